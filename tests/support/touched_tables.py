@@ -78,5 +78,5 @@ def touch(table: Table, positions: Mapping[str, Sequence[int]]) -> list[DeletedR
     for planned in table.plan(sequence_numbers=True).tasks:
         name = Path(planned.data_file.file_path).stem
         if name in positions:
-            touched[name] = DeletedRows(task_of(planned), Positions.of(positions[name]))
+            touched[name] = DeletedRows(task_of(planned), Positions(positions[name]))
     return [touched[name] for name in positions]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import Column, DataFrame
@@ -13,15 +14,13 @@ from pyspark.sql import Column, DataFrame
 from frazil.spark.core.context import setting_text
 from frazil.spark.core.statement_runs import Result
 from frazil.spark.ddl import table_creation
-from frazil.spark.parse.sql_tokens import Cursor, Name
 from frazil.spark.reading.frame_scans import scan_of
 from frazil.spark.sql.result_frames import metadata_frame
-from frazil.spark.sql.table_names import METADATA, Selector, identifier_of, load, target_of
+from frazil.spark.sql.table_names import METADATA, Selector, identifier_of, load, name_of, target_of
 from frazil.spark.table import SparkTable
 from frazil.spark.writing.frame_writer import WriteOptions
 from frazil.wire.errors import BadRequest, NoSuchTable
 from frazil.wire.expressions import Expression
-from frazil.wire.identifiers import Identifier
 
 if TYPE_CHECKING:
     from frazil.spark.session import Session
@@ -37,7 +36,6 @@ _READ_OPTIONS: Final = {
     "end-snapshot-id": "to_snapshot",
 }
 _IDS: Final = frozenset({"snapshot", "from_snapshot", "to_snapshot"})
-_SELECTED: Final = {"snapshot_id": "snapshot", "at_timestamp": "timestamp"}
 _SNAPSHOT_PROPERTY: Final = "snapshot-property."
 _WRITE_OPTIONS: Final = (
     "branch",
@@ -51,14 +49,6 @@ _WRITE_OPTIONS: Final = (
 )
 _FORMATS: Final = frozenset({"iceberg", "frazil"})
 _SHOWN_COLUMN: Final = re.compile(r"Column<'(.*)'>", re.DOTALL)
-
-
-def name_of(text: str) -> Name:
-    """Parse a table's name with dots, whose parts may be in backticks."""
-    cursor = Cursor(text)
-    name = cursor.name("a table's name")
-    cursor.end()
-    return name
 
 
 @dataclass(frozen=True)
@@ -99,8 +89,7 @@ class FrameReader:
         if selector is not None:
             if moment:
                 raise BadRequest("the table's name names a snapshot, and so does an option")
-            argument = _SELECTED.get(selector.kind, "ref")
-            moment[argument] = selector.value if argument == "ref" else int(selector.value)
+            return selector.scan_option
         return moment
 
 
@@ -173,36 +162,24 @@ class TableWriter:
         return plan.table(self).overwrite_partitions(self.frame, **plan.arguments)
 
     def create(self) -> Result:
-        plan = self._plan()
-        return table_creation.create_table_as(
-            self.session.context,
-            self._identifier(),
-            self.frame,
-            self._definition(),
-            plan.options,
-            plan.commit_options,
-        )
+        return self._define(table_creation.create_table_as)
 
     def replace(self) -> Result:
-        return self._replace(or_create=False)
+        return self._define(table_creation.replace_table_as)
 
     def createOrReplace(self) -> Result:  # noqa: N802 - PySpark's name
-        return self._replace(or_create=True)
+        return self._define(partial(table_creation.replace_table_as, or_create=True))
 
-    def _replace(self, *, or_create: bool) -> Result:
+    def _define(self, write_as: Callable[..., Result]) -> Result:
         plan = self._plan()
-        return table_creation.replace_table_as(
+        return write_as(
             self.session.context,
-            self._identifier(),
+            identifier_of(self.session, name_of(self.table)),
             self.frame,
             self._definition(),
-            or_create=or_create,
             options=plan.options,
             commit_options=plan.commit_options,
         )
-
-    def _identifier(self) -> Identifier:
-        return identifier_of(self.session, name_of(self.table))
 
     def _definition(self) -> table_creation.Definition:
         return table_creation.Definition(

@@ -18,6 +18,7 @@ from frazil.spark.core.progress import progress
 from frazil.spark.core.statement_runs import Result, Target
 from frazil.spark.reading import frame_scans
 from frazil.spark.rows import row_changes
+from frazil.spark.rows.merge_clauses import Merge
 from frazil.spark.rows.merge_statement import MergeBuilder, Source
 from frazil.spark.streams import stream_statements
 from frazil.spark.writing.frame_statements import FrameStatement
@@ -149,14 +150,8 @@ class SparkTable:
         source_alias: str = "source",
     ) -> MergeBuilder:
         """Start a MERGE: add its clauses, then `execute`."""
-        return MergeBuilder(
-            self.context,
-            self._target(),
-            source,
-            on,
-            target_alias=target_alias,
-            source_alias=source_alias,
-        )
+        merge = Merge(on=on, target_alias=target_alias, source_alias=source_alias)
+        return MergeBuilder(self.context, self._target(), source, merge)
 
     # --- streams ----------------------------------------------------------------------------------
 

@@ -7,13 +7,12 @@ import pyarrow as pa
 import pytest
 
 from frazil.datafiles.reading.row_positions import (
-    NO_POSITIONS,
     FilePositions,
     PositionCollector,
     Positions,
+    position_array,
     unite,
 )
-from frazil.values.deletion_vectors import DeletionVector
 
 HIGH = 2**32 + 5
 
@@ -21,7 +20,7 @@ HIGH = 2**32 + 5
 def collected(*batches: tuple[list[str], list[int]]) -> dict[str, FilePositions]:
     collector = PositionCollector()
     for files, positions in batches:
-        collector.add(pa.array(files), pa.array(positions, pa.int64()))
+        collector.add(pa.array(files, pa.string()), pa.array(positions, pa.int64()))
     return {one.file_path: one for one in collector.collected()}
 
 
@@ -30,27 +29,10 @@ def test_a_set_is_the_same_from_any_order_and_through_bytes() -> None:
     numbers = np.unique(rng.integers(0, 1_000_000, 5_000)).astype(np.int64)
     numbers = np.append(numbers, HIGH)
     shuffled = rng.permutation(np.concatenate([numbers, numbers[:10]]))
-    found = Positions.from_array(shuffled)
-    assert found.to_array().tolist() == numbers.tolist()
+    found = collected((["a"] * len(shuffled), shuffled.tolist()))["a"].positions
+    assert position_array(found).tolist() == numbers.tolist()
     assert len(found) == len(numbers)
     assert Positions.deserialize(found.serialize()) == found
-    assert HIGH in found
-    assert 2**31 not in found
-
-
-def test_union_and_what_is_common() -> None:
-    left, right = Positions.of([1, 5, 9]), Positions.of([2, 5, HIGH])
-    assert list(left | right) == [1, 2, 5, 9, HIGH]
-    assert left.common(right) == 5
-    assert left.common(Positions.of([0])) is None
-    assert left | NO_POSITIONS == left
-    assert left != right
-
-
-def test_the_vector_has_the_same_positions() -> None:
-    vector = Positions.of([4, HIGH]).vector()
-    assert list(vector.bitmap) == [4, HIGH]
-    assert list(DeletionVector.deserialize(vector.serialize()).bitmap) == [4, HIGH]
 
 
 def test_positions_are_collected_by_file_over_batches() -> None:
@@ -59,6 +41,7 @@ def test_positions_are_collected_by_file_over_batches() -> None:
     assert list(found["b"].positions) == [0, 1]
     assert found["a"].duplicate is None
     assert found["b"].duplicate is None
+    assert not collected(([], []))
 
 
 def test_paths_may_come_as_a_dictionary_with_unused_entries() -> None:

@@ -12,6 +12,7 @@ from pyspark.sql import functions as fn
 from frazil.client.catalog_client import Client
 from frazil.client.declare.client_table import Table
 from frazil.spark.core.statement_runs import Result, Target
+from frazil.spark.rows.merge_clauses import Merge
 from frazil.spark.rows.merge_statement import MergeBuilder
 from frazil.spark.table import SparkTable
 from frazil.wire.errors import BadRequest, UnsupportedOperation, ValidationError
@@ -331,7 +332,7 @@ def test_a_source_that_reads_the_target_reads_the_snapshot_of_each_run(
         return table.scan(snapshot=loaded.head()).withColumn("id", fn.expr("id + 100"))
 
     target = Target(table.identifier)
-    merge = MergeBuilder(session.context, target, doubled, "target.id = source.id")
+    merge = MergeBuilder(session.context, target, doubled, Merge(on="target.id = source.id"))
     # The first run inserts the same key.
     other = frame_of(spark, [(101, 1, "other", None)])
     once_before_commit(monkeypatch, lambda: table.append(other))

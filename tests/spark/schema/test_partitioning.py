@@ -190,7 +190,7 @@ def test_partitions_of_nested_dropped_and_void_columns(spark: SparkSession) -> N
         [(9, "identity", "nested"), (77, "identity", "dropped"), (2, "void", "gone")],
     )
     frame = spark.sql("SELECT named_struct('a.b', 5) AS s, 'x' AS x UNION ALL SELECT null, 'y'")
-    rows = frame.select("x", *partition_columns(table)).collect()
+    rows = frame.select("x", *partition_columns(table).values()).collect()
     assert sorted(map(tuple, rows)) == [("x", 5, None, None), ("y", None, None, None)]
 
 

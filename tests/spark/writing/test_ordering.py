@@ -127,8 +127,7 @@ def test_rows_are_sorted_by_partition_transforms_directions_and_nulls(spark: Spa
     frame = spark.createDataFrame(rows, "id long, s string, x double").coalesce(1)
     layout = layout_of(table)
     assert layout.sort_order_id == 1
-    columns = {"_partition_0": partition_columns(table)[0]}
-    found = spread(frame, columns, layout, table.schema).collect()
+    found = spread(frame, partition_columns(table), layout, table.schema).collect()
     assert [row["id"] for row in found] == [3, 6, 4, 1, 2, 5, 101]
 
 

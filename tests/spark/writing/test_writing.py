@@ -632,7 +632,7 @@ def test_tasks_get_as_much_as_makes_a_file() -> None:
     table = facts("/t", {"id": "long"}, properties={ADVISORY_SIZE: "1000"})
     assert list(shuffle_settings(table, "zstd").values()) == ["1000"]
     wrong = facts("/t", {"id": "long"}, properties={ADVISORY_SIZE: "much"})
-    with pytest.raises(BadRequest, match=ADVISORY_SIZE):
+    with pytest.raises(BadRequest, match=f"{ADVISORY_SIZE}: 'much' is not a positive whole"):
         shuffle_settings(wrong, "zstd")
 
 

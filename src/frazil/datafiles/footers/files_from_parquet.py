@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -118,44 +118,32 @@ def read_data_files(
         )
     if not paths:
         return ()
-    work = _ParallelReader(_reader(table, None, None))
+    reader = _reader(table, None, None)
     workers = max_workers or min(_MAX_READERS, _READERS_PER_CPU * (os.cpu_count() or 1), len(paths))
-    files: list[DataFile | None] = [None] * len(paths)
+    futures: list[Future[DataFile]] = []
+    finished: SimpleQueue[Future[DataFile]] = SimpleQueue()
     with ThreadPoolExecutor(workers, thread_name_prefix="frazil-footers") as pool:
         try:
-            for index, path in enumerate(paths):
-                pool.submit(work.read, index, path, file_partitions[index])
+            for path, partition in zip(paths, file_partitions, strict=True):
+                futures.append(pool.submit(_read, reader, path, partition))
+                futures[-1].add_done_callback(finished.put)
             for done in range(1, len(paths) + 1):
-                index, files[index] = work.next()
+                finished.get().result()
                 if progress is not None:
                     progress(done, len(paths))
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-    return tuple(file for file in files if file is not None)
+    return tuple(future.result() for future in futures)
 
 
-class _ParallelReader:
-    """Reads files in several threads, and returns them in the order in which they finish."""
-
-    def __init__(self, reader: ParquetReader) -> None:
-        self._reader = reader
-        self._done: SimpleQueue[tuple[int, DataFile | Exception]] = SimpleQueue()
-
-    def read(self, index: int, path: Path, partition: PartitionInput | None) -> None:
-        try:
-            self._done.put((index, DataFile(**self._reader.data_file(path, partition))))
-        except Exception as error:
-            if not isinstance(error, BadRequest):
-                error.add_note(f"while reading the footer of {os.fspath(path)}")
-            self._done.put((index, error))
-
-    def next(self) -> tuple[int, DataFile]:
-        """Return the index of the next finished file and the file, or raise its error."""
-        index, result = self._done.get()
-        if isinstance(result, Exception):
-            raise result
-        return index, result
+def _read(reader: ParquetReader, path: Path, partition: PartitionInput | None) -> DataFile:
+    try:
+        return DataFile(**reader.data_file(path, partition))
+    except Exception as error:
+        if not isinstance(error, BadRequest):
+            error.add_note(f"while reading the footer of {os.fspath(path)}")
+        raise
 
 
 def _reader(table: FileTable | None, spec_id: int | None, filesystem: Any) -> ParquetReader:

@@ -7,6 +7,7 @@ microseconds. Values are Iceberg's internal ones, of the column's type in the ta
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -243,35 +244,19 @@ def _decoder(leaf: Leaf, type_: Type) -> Callable[[Any], Any]:
     if isinstance(type_, DecimalType):
         return partial(_decimal, type_.scale)
     if type_.type_id is TypeId.STRING:
-        return _text
+        return bytes.decode
     if type_.type_id is TypeId.UUID:
-        return _uuid
+        return lambda raw: UUID(bytes=raw)
     if type_.type_id in (TypeId.TIME, TypeId.TIMESTAMP, TypeId.TIMESTAMPTZ):
         per_unit = (
             temporal.MICROS_PER_DAY
             if leaf.logical_type == "Date"
             else _UNITS_PER_MICRO.get(leaf.unit or "", 1)
         )
-        return partial(_times, per_unit)
+        return partial(operator.mul, per_unit)
     if type_.type_id is TypeId.TIMESTAMP_NS and leaf.logical_type == "Date":
-        return partial(_times, temporal.NANOS_PER_DAY)
-    return _same
-
-
-def _same(raw: Any) -> Any:
-    return raw
-
-
-def _times(factor: int, raw: int) -> int:
-    return raw * factor
-
-
-def _text(raw: bytes) -> str:
-    return raw.decode()
-
-
-def _uuid(raw: bytes) -> UUID:
-    return UUID(bytes=raw)
+        return partial(operator.mul, temporal.NANOS_PER_DAY)
+    return lambda raw: raw
 
 
 def _decimal(scale: int, raw: int | bytes) -> Any:

@@ -22,7 +22,6 @@ _WITH_ZONE: Final = frozenset({TypeId.TIMESTAMPTZ, TypeId.TIMESTAMPTZ_NS})
 _NANOS: Final = frozenset({TypeId.TIMESTAMP_NS, TypeId.TIMESTAMPTZ_NS})
 _TIMESTAMPS: Final = frozenset({TypeId.TIMESTAMP, TypeId.TIMESTAMPTZ}) | _NANOS
 _EXACT: Final = Context(prec=200)
-_TEXTUAL: Final = frozenset({TypeId.STRING})
 
 
 def internal_value(type_: Type, value: Any) -> Any:
@@ -30,7 +29,7 @@ def internal_value(type_: Type, value: Any) -> Any:
     value = _python_scalar(value)
     if value is None:
         return None
-    if isinstance(value, str) and type_.type_id not in _TEXTUAL:
+    if isinstance(value, str) and type_.type_id is not TypeId.STRING:
         return from_json(type_, value)
     converted = _CONVERTERS.get(type_.type_id, _unchanged)(type_, value)
     check_value(type_, converted)

@@ -23,7 +23,7 @@ from frazil.datafiles.arrow.arrow_types import arrow_schema
 from frazil.datafiles.arrow.file_projection import Projection
 from frazil.datafiles.portable_table import PortableTable
 from frazil.datafiles.reading.file_storage import Storage
-from frazil.datafiles.reading.row_positions import NO_POSITIONS, Positions, positions_by_file
+from frazil.datafiles.reading.row_positions import NO_POSITIONS, PositionCollector, Positions
 from frazil.datafiles.reading.scan_tasks import ScanTask, is_deletion_vector
 from frazil.values.column_matching import DELETE_FILE_PATH_ID, DELETE_POS_ID
 from frazil.values.deletion_vectors import DeletionVector, InvalidDeletionVector
@@ -65,7 +65,7 @@ def _vector(file: PlannedDeleteFile, storage: Storage) -> Positions:
         raise BadRequest(f"{file.file_path}: a deletion vector without its offset and size")
     data = storage.read(file.file_path, file.content_offset, file.content_size_in_bytes)
     try:
-        return Positions.of_vector(DeletionVector.deserialize(data))
+        return DeletionVector.deserialize(data).bitmap
     except InvalidDeletionVector as error:
         raise BadRequest(
             f"{file.file_path}: the deletion vector at byte {file.content_offset}: {error}"
@@ -84,11 +84,10 @@ def _positions_in(file: PlannedDeleteFile, storage: Storage) -> Mapping[str, Pos
         parquet = pq.ParquetFile(source, read_dictionary=["file_path"])
         path_name, pos_name = _column_names(parquet.schema_arrow, file.file_path)
         table = parquet.read(columns=[path_name, pos_name], use_threads=False)
-    positions: dict[str, Positions] = {}
+    collector = PositionCollector()
     for batch in table.to_batches():
-        for path, numbers in positions_by_file(batch.column(path_name), batch.column(pos_name)):
-            positions[path] = positions.get(path, NO_POSITIONS) | Positions.from_array(numbers)
-    return positions
+        collector.add(batch.column(path_name), batch.column(pos_name))
+    return {file.file_path: file.positions for file in collector.collected()}
 
 
 def _column_names(schema: pa.Schema, path: str) -> tuple[str, ...]:

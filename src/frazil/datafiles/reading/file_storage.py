@@ -71,13 +71,6 @@ class Storage:
         with self.open_output(path) as sink:
             sink.write(data)
 
-    def size(self, path: str) -> int:
-        filesystem, inner = self.filesystem(path)
-        info = filesystem.get_file_info(inner)
-        if info.type != pafs.FileType.File:
-            raise FileNotFoundError(path)
-        return int(info.size)
-
     def delete(self, paths: Iterable[str]) -> None:
         """Delete files; missing ones count as deleted."""
         wanted = list(paths)

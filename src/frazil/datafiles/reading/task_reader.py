@@ -34,7 +34,7 @@ from frazil.datafiles.arrow.spark_batches import to_spark
 from frazil.datafiles.portable_table import PortableTable, table_name_mapping
 from frazil.datafiles.reading.deletes_reader import deleted_positions, equality_deletes
 from frazil.datafiles.reading.file_storage import Storage, is_local
-from frazil.datafiles.reading.row_positions import PositionArray, Positions
+from frazil.datafiles.reading.row_positions import PositionArray, Positions, position_array
 from frazil.datafiles.reading.scan_tasks import ScanTask
 from frazil.values.single_value import from_json
 from frazil.values.types import StructType, Type, TypeId, fields_by_id
@@ -66,7 +66,7 @@ def read_task(
             "Iceberg's runtime on Spark's classpath"
         )
     check_metadata_columns(metadata_columns)
-    deleted = deleted_positions(task, storage).to_array()
+    deleted = position_array(deleted_positions(task, storage))
     with _open_parquet(task, storage) as parquet:
         rows = _TaskRows(task, table, storage, parquet.schema_arrow, columns, metadata_columns)
         for start, batch in _batches(parquet, task, rows.needed, batch_rows):
@@ -124,7 +124,7 @@ def live_rows(
     with _open_parquet(task, storage) as parquet:
         metadata_columns = (ROW_ID, LAST_UPDATED) if _has_lineage(task, table) else ()
         rows = _TaskRows(task, table, storage, parquet.schema_arrow, table.schema, metadata_columns)
-        positions, start = deleted.to_array(), 0
+        positions, start = position_array(deleted), 0
         for number in range(parquet.metadata.num_row_groups):
             row_count = parquet.metadata.row_group(number).num_rows
             live = _live_mask(positions, start, row_count)

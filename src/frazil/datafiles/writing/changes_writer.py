@@ -125,23 +125,18 @@ def collect_positions(
     """
     positions = batch.select([FILE, POSITION])
     if DELETE not in batch.schema.names:
-        _collect(positions, deleted)
+        deleted.add(*positions.columns)
         return
     deletes = batch.column(batch.schema.names.index(DELETE))
-    _collect(_filtered(positions, deletes), deleted)
+    deleted.add(*_filtered(positions, deletes).columns)
     stays = pc.and_(pc.invert(pc.fill_null(deletes, False)), pc.is_valid(positions.column(0)))
-    _collect(_filtered(positions, stays), matched)
+    matched.add(*_filtered(positions, stays).columns)
 
 
 def _filtered(batch: pa.RecordBatch, mask: pa.Array) -> pa.RecordBatch:
     """Return the rows where the mask is true; if it is true for all, nothing is copied."""
     true_count = pc.sum(mask, min_count=0).as_py()
     return batch if true_count == batch.num_rows else batch.filter(mask)
-
-
-def _collect(positions: pa.RecordBatch, collector: PositionCollector) -> None:
-    if positions.num_rows:
-        collector.add(positions.column(0), positions.column(1))
 
 
 def _encoded(collector: PositionCollector) -> list[_EncodedPositions]:

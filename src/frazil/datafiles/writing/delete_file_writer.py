@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 from frazil.datafiles.footers.files_from_parquet import PositionDeleteFile
 from frazil.datafiles.reading.deletes_reader import deleted_positions
 from frazil.datafiles.reading.file_storage import Storage
-from frazil.datafiles.reading.row_positions import Positions
+from frazil.datafiles.reading.row_positions import Positions, position_array
 from frazil.datafiles.reading.scan_tasks import DeletedRows
 from frazil.values.column_matching import DELETE_FILE_PATH_ID, DELETE_POS_ID
-from frazil.values.deletion_vectors import deletion_vector_blob
+from frazil.values.deletion_vectors import DeletionVector, deletion_vector_blob
 from frazil.values.puffin import write_puffin
 from frazil.version import __version__
 from frazil.wire.declared_content import CountMap, ValueMap
@@ -70,10 +70,10 @@ class VectorWork:
             yield from self._file([rows for payload in chunk for rows in _decode_group(payload)])
 
     def _file(self, deleted: Sequence[DeletedRows]) -> Iterator[bytes]:
-        vectors = [
-            (deleted_positions(rows.task, self.storage) | rows.positions).vector()
-            for rows in deleted
+        positions = [
+            deleted_positions(rows.task, self.storage) | rows.positions for rows in deleted
         ]
+        vectors = [DeletionVector.from_positions(each.to_array()) for each in positions]
         blobs = [
             deletion_vector_blob(vector, rows.file_path)
             for vector, rows in zip(vectors, deleted, strict=True)
@@ -144,7 +144,7 @@ class PositionDeleteWork:
         counts = [len(positions) for _, positions in deletes]
         codes = np.repeat(np.arange(len(deletes), dtype=np.int32), counts)
         paths = pa.DictionaryArray.from_arrays(codes, pa.array([path for path, _ in deletes]))
-        numbers = np.concatenate([positions.to_array() for _, positions in deletes])
+        numbers = np.concatenate([position_array(positions) for _, positions in deletes])
         rows = pa.table([paths, numbers.astype(np.int64)], schema=_SCHEMA)
         sink = pa.BufferOutputStream()
         pq.write_table(rows, sink, use_dictionary=["file_path"], **self.options)
@@ -157,8 +157,8 @@ def _metrics(data: bytes, deletes: Sequence[tuple[str, Positions]]) -> dict[str,
     metadata = pq.read_metadata(pa.BufferReader(data))
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     sizes = [sum(group.column(at).total_compressed_size for group in groups) for at in (0, 1)]
-    ends = [positions.to_array()[[0, -1]] for _, positions in deletes]
-    low, high = min(int(pair[0]) for pair in ends), max(int(pair[1]) for pair in ends)
+    low = min(positions.min() for _, positions in deletes)
+    high = max(positions.max() for _, positions in deletes)
     ids = (DELETE_FILE_PATH_ID, DELETE_POS_ID)
     return {
         "record_count": metadata.num_rows,

@@ -18,7 +18,6 @@ from frazil.wire.errors import BadRequest
 
 TARGET_SIZE: Final = "write.target-file-size-bytes"
 TARGET_SIZE_DEFAULT_BYTES: Final = 512 << 20
-ROW_GROUP_SIZE_DEFAULT_BYTES: Final = 128 << 20
 
 _DATA: Final = "write.parquet."
 _DELETES: Final = "write.delete.parquet."
@@ -65,13 +64,13 @@ class BloomFilter:
 @dataclass(frozen=True, kw_only=True)
 class FileOptions:
     target_file_size_bytes: int = TARGET_SIZE_DEFAULT_BYTES
-    row_group_size_bytes: int = ROW_GROUP_SIZE_DEFAULT_BYTES
-    page_size_bytes: int = 1 << 20
-    page_row_limit: int = 20_000
-    page_version: str = "v1"
-    dict_size_bytes: int = 2 << 20
-    codec: str = "zstd"
-    compression_level: int | None = None
+    row_group_size_bytes: int
+    page_size_bytes: int
+    page_row_limit: int
+    page_version: str
+    dict_size_bytes: int
+    codec: str
+    compression_level: int | None
     bloom_filters: tuple[BloomFilter, ...] = ()
     dictionaries: tuple[tuple[str, bool], ...] = ()
     """The columns for which the table says whether they have a dictionary."""
@@ -108,7 +107,7 @@ def file_options(
 ) -> FileOptions:
     """Return the options of a table's data files; an explicit target size overrides its own."""
     table = _Properties(properties, (_DATA,))
-    target = _Properties(properties, ("",)).positive(TARGET_SIZE, TARGET_SIZE_DEFAULT_BYTES)
+    target = positive_property(properties, TARGET_SIZE, TARGET_SIZE_DEFAULT_BYTES)
     if target_file_size_bytes is not None and target_file_size_bytes <= 0:
         raise BadRequest(f"target file size: {target_file_size_bytes} is not a number of bytes")
     return FileOptions(
@@ -132,9 +131,7 @@ def delete_file_options(properties: Mapping[str, str]) -> dict[str, Any]:
 def _common(table: _Properties) -> dict[str, Any]:
     codec = table.value("compression-codec", "zstd", _codec)
     return {
-        "row_group_size_bytes": table.positive(
-            "row-group-size-bytes", ROW_GROUP_SIZE_DEFAULT_BYTES
-        ),
+        "row_group_size_bytes": table.positive("row-group-size-bytes", 128 << 20),
         "page_size_bytes": table.positive("page-size-bytes", 1 << 20),
         "page_row_limit": table.positive("page-row-limit", 20_000),
         "page_version": table.value("page-version", "v1", _page_version),
@@ -185,6 +182,10 @@ class _Properties:
             for key, text in self._properties.items()
             if key.startswith(prefix)
         }
+
+
+def positive_property(properties: Mapping[str, str], name: str, default: int) -> int:
+    return _Properties(properties, ("",)).positive(name, default)
 
 
 def _parsed(key: str, text: str, parse: Callable[[str], T]) -> T:

@@ -28,12 +28,11 @@ from frazil.spark.conditions.sql_constants import (
     local_of,
     scale_of,
 )
-from frazil.spark.schema.spark_types import FLOATS, NANOS
+from frazil.spark.schema.spark_types import FLOATS, NANOS, TIMESTAMPS
 from frazil.values.types import DecimalType, FixedType, Type, TypeId
 from frazil.wire.expressions import Expression, all_of, any_of
 from frazil.wire.filter_builders import Operand, Value, always_false, col
 
-_TIMESTAMPS: Final = frozenset({TypeId.TIMESTAMP, TypeId.TIMESTAMPTZ}) | NANOS
 _MAX_EXACT_IN_DOUBLE: Final = 1 << 53
 _MAX_EXACT_IN_FLOAT: Final = 1 << 24
 _WIDE: Final = Context(prec=100)
@@ -108,7 +107,7 @@ def one_of(
         return None
     positions = [position_of(column.type, literal, zone) for literal in non_null]
     operand = col(column.name)
-    if kinds == {Kind.STRING} and column.type.type_id in _TIMESTAMPS and negated:
+    if kinds == {Kind.STRING} and column.type.type_id in TIMESTAMPS and negated:
         # Without ANSI mode Spark compares timestamps as text, and a timestamp has many texts.
         return Converted(operand.not_null(), exact=False)
     values: list[Any] = []
@@ -121,7 +120,7 @@ def one_of(
         elif isinstance(position, Around):
             ranges.append(_vague_comparison(operand, "eq", position))
     if not negated:
-        exact = not ranges and not (Kind.STRING in kinds and column.type.type_id in _TIMESTAMPS)
+        exact = not ranges and not (Kind.STRING in kinds and column.type.type_id in TIMESTAMPS)
         return Converted(any_of(operand.is_in(values), *ranges), exact=exact)
     if ranges:
         return Converted(operand.not_null(), exact=False)

@@ -23,6 +23,7 @@ from frazil.spark.conditions.sql_columns import ColumnNames, FoundColumn, names_
 from frazil.spark.conditions.sql_constants import NUMBERS, Kind, Literal, Zone, literal_of
 from frazil.spark.core.context import Context
 from frazil.spark.core.name_matching import names_of
+from frazil.spark.schema.spark_types import FLOATS
 from frazil.values.types import StructType, TypeId
 from frazil.wire.errors import BadRequest
 from frazil.wire.expressions import (
@@ -273,7 +274,7 @@ class _Conversion:
     def nan(self, node: exp.Expression, truth: bool) -> Converted | None:
         """Convert `isnan(a)`. It is false for null in Spark; `not-nan` matches null in Iceberg."""
         column = self.column(node.this)
-        if column is None or column.type.type_id not in (TypeId.FLOAT, TypeId.DOUBLE):
+        if column is None or column.type.type_id not in FLOATS:
             return None
         operand = col(column.name)
         return Converted(operand.is_nan() if truth else operand.not_nan(), exact=True)

@@ -24,14 +24,7 @@ from frazil.spark.schema.schema_evolution import (
 )
 from frazil.spark.schema.spark_literals import default_value
 from frazil.spark.schema.spark_types import FLOATS, NO_ID
-from frazil.values.types import (
-    TIMESTAMP,
-    TIMESTAMPTZ,
-    NestedField,
-    StructType,
-    Type,
-    fields_by_id,
-)
+from frazil.values.types import TIMESTAMP, TIMESTAMPTZ, NestedField, StructType, Type, fields_by_id
 from frazil.wire.errors import BadRequest
 from frazil.wire.identifiers import Identifier
 

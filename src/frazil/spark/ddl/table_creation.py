@@ -16,18 +16,14 @@ from pyspark.sql import DataFrame
 
 from frazil.client.declare.client_table import Table
 from frazil.client.declare.metadata_updates import definition as define_table
-from frazil.client.declare.table_verbs import TableVerbs
-from frazil.datafiles.footers.files_from_parquet import DataFile
 from frazil.spark.core.context import Context
 from frazil.spark.core.progress import progress
 from frazil.spark.core.statement_runs import Result, Target, complete_options, run_statement
 from frazil.spark.ddl.partition_terms import VOID, partition_spec, sort_order
-from frazil.spark.schema.frame_fitting import fit
 from frazil.spark.schema.schema_evolution import next_id
 from frazil.spark.schema.spark_types import iceberg_schema, struct_with_ids
-from frazil.spark.writing.frame_statements import write_frame
-from frazil.spark.writing.frame_writer import WriteOptions, write_rows
-from frazil.spark.writing.write_commit import commit_files, writing
+from frazil.spark.writing.frame_statements import Declare, write_frame
+from frazil.spark.writing.frame_writer import WriteOptions
 from frazil.values.type_json import struct_to_json
 from frazil.values.types import StructType, fields_by_id
 from frazil.wire.errors import AlreadyExists, NoSuchTable
@@ -83,11 +79,7 @@ def create_table_as(
     """Create a table with a frame's columns and rows in one commit."""
     schema = iceberg_schema(frame.schema)
     staged = context.client.stage_table(identifier, **_arguments(schema, definition))
-    completed = complete_options(context, Target(identifier), commit_options or {})
-
-    def declare(changes: TableVerbs[Any], files: Sequence[DataFile]) -> Any:
-        return changes.append_files(files, **completed)
-
+    declare = _appending(context, identifier, commit_options)
     with progress(context, f"create {identifier}"):
         return write_frame(context, staged, frame, CREATE, declare, options=options)
 
@@ -131,26 +123,22 @@ def replace_table_as(
             return create_table_as(context, identifier, frame, definition, options, commit_options)
         schema = iceberg_schema(frame.schema)
         new = replacement_of(table, schema, definition)
-        completed = complete_options(context, Target(identifier), commit_options or {})
-        rows = fit(frame, new.table).frame
-        with writing(context, new.table) as write:
-            files = write_rows(context, new.table, rows, write.folder, options)
-
-            def declare(changes: TableVerbs[Any]) -> Any:
-                # Main is empty after the replacement, so the files are appended.
-                return changes.append_files(files, **completed)
-
-            commit = commit_files(write, context, new.table, new, files, declare)
-        return Result(
-            commit=commit,
-            operation="replace",
-            rows_written=sum(file.record_count for file in files),
-            rows_deleted=None,
-            files_added=len(files),
+        declare = _appending(context, identifier, commit_options)
+        result = write_frame(
+            context, new.table, frame, "replace", declare, options=options, change=new
         )
+        return with_changes(result, rows_deleted=None)
 
     with progress(context, f"replace {identifier}"):
         return run_statement(context, Target(identifier), attempt)
+
+
+def _appending(
+    context: Context, identifier: Identifier, commit_options: Mapping[str, Any] | None
+) -> Declare:
+    """Return what appends the rows; a new or replaced table has none."""
+    options = complete_options(context, Target(identifier), commit_options or {})
+    return lambda changes, files: changes.append_files(files, **options)
 
 
 def _existing(context: Context, identifier: Identifier, *, or_create: bool) -> Table | None:

@@ -268,13 +268,13 @@ class Cursor:
         cases = 0
         while (token := self.peek()) is not None:
             if token.word in _CLOSING or (
-                not cases and token.word in stops and self._is_standalone()
+                not cases and token.word in stops and self.is_standalone(self.position)
             ):
                 break
             if token.word in _OPENING:
                 self.skip_enclosed()
                 continue
-            if token.word in ("CASE", "END") and self._is_standalone():
+            if token.word in ("CASE", "END") and self.is_standalone(self.position):
                 cases = max(0, cases + (1 if token.word == "CASE" else -1))
             self.position += 1
         if self.position == first:
@@ -304,10 +304,9 @@ class Cursor:
         self.position = start
         self.fail("parentheses that close")
 
-    def _is_standalone(self) -> bool:
-        """Return whether the next word is not part of a name with dots."""
-        before = self.tokens[self.position - 1] if self.position else None
-        return before is None or before.word != "."
+    def is_standalone(self, position: int) -> bool:
+        """Return whether the word there is not part of a name with dots."""
+        return position == 0 or self.tokens[position - 1].word != "."
 
     # --- fail -------------------------------------------------------------------------------------
 

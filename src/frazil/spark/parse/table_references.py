@@ -137,7 +137,7 @@ class _ReferenceFinder:
         return any(token.word == "RECURSIVE" for token in before)
 
     def _in_query(self, level: _Level, token: Token) -> None:
-        word = token.word if self._is_standalone() else ""
+        word = token.word if self.cursor.is_standalone(self.cursor.position - 1) else ""
         if word == "WITH" and not level.in_query:
             level.in_with = True
         elif word == "FROM" and self._is_from_clause(level):
@@ -166,10 +166,6 @@ class _ReferenceFinder:
         if before == "DISTINCT":
             return False
         return level.in_query or before == "("
-
-    def _is_standalone(self) -> bool:
-        position = self.cursor.position - 1
-        return position == 0 or self.cursor.tokens[position - 1].word != "."
 
     # --- one table --------------------------------------------------------------------------------
 

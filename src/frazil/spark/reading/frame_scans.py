@@ -25,7 +25,7 @@ from frazil.spark.conditions.iceberg_filters import (
     top_field,
     without_transforms,
 )
-from frazil.spark.conditions.sql_conditions import convert
+from frazil.spark.conditions.sql_conditions import filter_of
 from frazil.spark.core.context import LOGGER, Context
 from frazil.spark.core.name_matching import names_of, quoted
 from frazil.spark.core.statement_runs import audited_branch
@@ -116,11 +116,12 @@ def scan_of(
     if all(value is None for value in (snapshot, timestamp, ref, from_snapshot, to_snapshot)):
         ref = audited_branch(context, table)
     snapshot_id, schema = _at(context, table, snapshot, timestamp, ref)
-    expression, condition = _condition_of(context, schema, filter)
+    # Only Spark can evaluate texts and Columns; the filter restricts what is planned and read.
+    condition = None if isinstance(filter, Expression) else filter
     frame = scan(
         context,
         table,
-        filter=expression,
+        filter=filter_of(context, table, filter, schema=schema).expression,
         # Only Spark knows which columns a condition uses; it does not read the others.
         columns=columns if condition is None else None,
         snapshot_id=snapshot_id,
@@ -136,23 +137,6 @@ def scan_of(
         return frame
     result = with_metadata(_selected(context, table, schema, columns), metadata_columns)
     return frame.select(*(F.col(quoted(field.name)) for field in result.fields))
-
-
-def _condition_of(
-    context: Context, schema: StructType, filter: str | Column | Expression | None
-) -> tuple[Expression | None, Column | None]:
-    """Return a filter for planning, and the condition that Spark must evaluate."""
-    if filter is None or isinstance(filter, Expression):
-        return filter, None
-    if not isinstance(filter, str):
-        return None, filter
-    converted = convert(
-        filter,
-        schema,
-        case_sensitive=names_of(context.spark).case_sensitive,
-        time_zone=context.time_zone,
-    )
-    return converted.expression, F.expr(filter)
 
 
 def plan_tasks(

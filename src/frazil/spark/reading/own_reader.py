@@ -28,14 +28,7 @@ from frazil.spark.schema.frame_fitting import is_always_named_so
 from frazil.spark.schema.spark_types import FLAT_TYPES, spark_schema, spark_type
 from frazil.values.name_mapping import NAME_MAPPING_PROPERTY
 from frazil.values.type_json import parse_struct
-from frazil.values.types import (
-    ListType,
-    MapType,
-    NestedField,
-    StructType,
-    Type,
-    child_fields,
-)
+from frazil.values.types import ListType, MapType, NestedField, StructType, Type, child_fields
 
 SPLIT_BYTES: Final = 16 << 20
 """How much an Arrow task should read."""
@@ -127,14 +120,7 @@ def _not_for_jvm(field: NestedField) -> str | None:
         return "has an initial default"
     if not field.type.is_nested and field.type.type_id not in FLAT_TYPES:
         return f"is of type {field.type}"
-    return next(
-        (
-            reason
-            for child in child_fields(field.type)
-            if (reason := _not_for_jvm(child)) is not None
-        ),
-        None,
-    )
+    return next(filter(None, map(_not_for_jvm, child_fields(field.type))), None)
 
 
 def _is_clean(task: ScanTask, scan: OwnScan) -> bool:

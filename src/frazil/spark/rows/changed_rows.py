@@ -50,10 +50,7 @@ from frazil.datafiles.writing.changes_writer import (
 from frazil.spark.core.borrowed_settings import session_settings
 from frazil.spark.core.context import Context
 from frazil.spark.executor.worker_tasks import RESULT_SCHEMA, arrow_task, task_name
-from frazil.spark.writing.frame_writer import (
-    WriteOptions,
-    WritePlan,
-)
+from frazil.spark.writing.frame_writer import WriteOptions, WritePlan
 from frazil.spark.writing.write_commit import WriteFolder
 from frazil.wire.errors import BadRequest, FrazilError
 

@@ -36,8 +36,9 @@ from frazil.spark.core.context import Context
 from frazil.spark.rows.merge_clauses import Merge
 from frazil.spark.rows.merge_frames import SOURCE_ROW, source_columns
 from frazil.spark.schema.partition_transforms import transform_column, unix_micros
-from frazil.spark.schema.spark_types import spark_type
+from frazil.spark.schema.spark_types import FLOATS, NANOS, TIMESTAMPS, spark_type
 from frazil.values import transforms
+from frazil.values.temporal import NANOS_PER_MICRO
 from frazil.values.transforms import Bucket, Transform, parse_transform
 from frazil.values.types import DecimalType, FixedType, Type, TypeId
 from frazil.wire.expressions import Expression
@@ -53,11 +54,6 @@ _ROWS: Final = "_rows"
 _WIDE: Final = DecimalContext(prec=100)
 _INTEGERS: Final = (st.ByteType, st.ShortType, st.IntegerType, st.LongType)
 _FRACTIONS: Final = (st.FloatType, st.DoubleType)
-_FLOATS: Final = frozenset({TypeId.FLOAT, TypeId.DOUBLE})
-_TIMESTAMPS: Final = frozenset(
-    {TypeId.TIMESTAMP, TypeId.TIMESTAMPTZ, TypeId.TIMESTAMP_NS, TypeId.TIMESTAMPTZ_NS}
-)
-_NANOS: Final = frozenset({TypeId.TIMESTAMP_NS, TypeId.TIMESTAMPTZ_NS})
 
 
 @dataclass(frozen=True)
@@ -222,7 +218,7 @@ class _KeyColumn:
 
     @property
     def _is_float(self) -> bool:
-        return self.type.type_id in _FLOATS
+        return self.type.type_id in FLOATS
 
     def counts(self) -> Iterator[Column]:
         value = encoded(self.type, self._value())
@@ -244,7 +240,7 @@ class _KeyColumn:
 
     def sets(self, counted: Mapping[str, Any]) -> Iterator[Column]:
         """Yield the set of keys if they are few, and sets of their transformed values."""
-        if counted[self.count_name] <= _MAX_ESTIMATED_KEYS and self.type.type_id not in _NANOS:
+        if counted[self.count_name] <= _MAX_ESTIMATED_KEYS and self.type.type_id not in NANOS:
             yield fn.collect_set(encoded(self.type, self._value())).alias(self._name("keys"))
         for transform in self._collected(counted):
             result = transform.result_type(self.type)
@@ -265,7 +261,7 @@ class _KeyColumn:
         is_known = transform.preserves_order and str(transform) != "identity"
         if not is_known or not isinstance(lowest, int) or not isinstance(highest, int):
             return float("inf")
-        units = 1000 if self.type.type_id in _NANOS else 1
+        units = NANOS_PER_MICRO if self.type.type_id in NANOS else 1
         first = transforms.apply(transform, self.type, lowest * units)
         last = transforms.apply(transform, self.type, highest * units)
         return float((last - first) / getattr(transform, "width", 1))
@@ -297,7 +293,7 @@ def encoded(type_: Type, column: Column) -> Column:
     """Encode days and times as numbers, which do not depend on a time zone or a calendar."""
     if type_.type_id is TypeId.DATE:
         return fn.unix_date(column)
-    return unix_micros(type_, column) if type_.type_id in _TIMESTAMPS else column
+    return unix_micros(type_, column) if type_.type_id in TIMESTAMPS else column
 
 
 def decoded(type_: Type, value: Any) -> Any:

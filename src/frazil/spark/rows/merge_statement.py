@@ -73,18 +73,14 @@ class MergeBuilder:
     context: Context
     target: Target
     source: Source
-    on: Value
-    target_alias: str = "target"
-    source_alias: str = "source"
-    clauses: tuple[Clause, ...] = ()
-    evolves: bool = False
+    merge: Merge
 
     def with_schema_evolution(self) -> MergeBuilder:
         """Add columns that only the source has, and widen types, in the same commit."""
-        return replace(self, evolves=True)
+        return replace(self, merge=replace(self.merge, evolves=True))
 
     def when(self, clause: Clause) -> MergeBuilder:
-        return replace(self, clauses=(*self.clauses, clause))
+        return replace(self, merge=replace(self.merge, clauses=(*self.merge.clauses, clause)))
 
     def when_matched_update(self, set: Assignments, condition: Value | None = None) -> MergeBuilder:
         return self.when(WhenMatchedUpdate(dict(set), condition))
@@ -115,14 +111,7 @@ class MergeBuilder:
 
     def execute(self, **options: Any) -> Result:
         """Run the MERGE; the options are those of `row_statement`, without an alias."""
-        merge = Merge(
-            on=self.on,
-            clauses=self.clauses,
-            target_alias=self.target_alias,
-            source_alias=self.source_alias,
-            evolves=self.evolves,
-        )
-        return _merge(self.context, self.target, self.source, merge, **options)
+        return _merge(self.context, self.target, self.source, self.merge, **options)
 
 
 def _merge(

@@ -53,7 +53,7 @@ from frazil.wire.filter_builders import Filter, expression_of
 
 MAX_COLLECTED_ROWS: Final = 5_000_000
 """The driver collects the positions of deleted rows if the files have no more rows than this."""
-_COMMIT_OPTIONS: Final = ("branch", "summary", "stage_only", "once", "isolation")
+_COMMIT_OPTIONS: Final[Sequence[str]] = ("branch", "summary", "stage_only", "once", "isolation")
 
 
 def delete(
@@ -85,27 +85,21 @@ def row_statement(
     target: Target,
     command: Command,
     where: Condition | None = None,
-    *,
-    alias: str | None = None,
-    mode: str | None = None,
-    conflict_filter: Filter | None = None,
-    options: WriteOptions | None = None,
-    **commit_options: Any,
+    **options: Any,
 ) -> RowStatement:
-    unknown = sorted(commit_options.keys() - set(_COMMIT_OPTIONS))
+    """Return a statement; the options are its members and those of the client's commits."""
+    known = ("alias", "mode", "conflict_filter", "options", *_COMMIT_OPTIONS)
+    unknown = sorted(options.keys() - set(known))
     if unknown:
-        known = ", ".join(("alias", "mode", "conflict_filter", "options", *_COMMIT_OPTIONS))
-        raise BadRequest(f"{command}: no option {', '.join(unknown)}; there are {known}")
+        raise BadRequest(f"{command}: no option {', '.join(unknown)}; there are {', '.join(known)}")
+    commit_options = {name: options.pop(name) for name in _COMMIT_OPTIONS if name in options}
     return RowStatement(
         context=context,
         target=target,
         command=command,
         where=where,
-        alias=alias,
-        mode=mode,
-        conflict_filter=conflict_filter,
-        options=options or WriteOptions(),
         commit_options=commit_options,
+        **options,
     )
 
 
@@ -120,7 +114,7 @@ class RowStatement:
     alias: str | None = None
     mode: str | None = None
     conflict_filter: Filter | None = None
-    options: WriteOptions = field(default_factory=WriteOptions)
+    options: WriteOptions | None = None
     commit_options: Mapping[str, Any] = field(default_factory=dict)
 
     def attempt(self) -> RowAttempt:
@@ -145,7 +139,7 @@ class RowStatement:
             is_exact=read.exact,
             conflict_filter=conflict_filter,
             options=options,
-            write_options=replace(self.options, command=self.command),
+            write_options=replace(self.options or WriteOptions(), command=self.command),
             evolution=Evolution(table.schema),
         )
 
@@ -192,19 +186,14 @@ class RowAttempt(RowCommit):
     def matching(self, columns: Sequence[str] | None, *, lineage: bool) -> DataFrame:
         """Return the rows that the condition is true for."""
         rows = self.rows(columns, lineage=lineage)
-        condition = self._spark_condition()
+        condition = self.condition
+        if isinstance(condition, Expression):
+            condition = spark_condition(condition, self.table.schema)
         return rows if condition is None else rows.where(condition)
 
     def row_location(self) -> list[Column]:
         """Return the columns that say which file and position a row was read from."""
         return [fn.col(quoted(self.alias, name)) for name in (FILE, POSITION)]
-
-    def _spark_condition(self) -> Column | None:
-        if isinstance(self.condition, str):
-            return fn.expr(self.condition)
-        if isinstance(self.condition, Expression):
-            return spark_condition(self.condition, self.table.schema)
-        return self.condition
 
     def run(self, frame: DataFrame, *, check_cardinality: bool = False) -> Result:
         """Write and commit what the frame of changed rows describes."""

@@ -20,15 +20,17 @@ from frazil.client.declare.table_verbs import TableVerbs
 from frazil.spark.core.context import Context
 from frazil.spark.core.name_matching import column, names_of, quoted
 from frazil.spark.core.statement_runs import Result, complete_options, run_statement
+from frazil.spark.rows.merge_clauses import Merge
 from frazil.spark.rows.merge_frames import numbered_source
 from frazil.spark.rows.merge_statement import MergeBuilder
 from frazil.spark.schema.frame_fitting import fit
+from frazil.spark.schema.spark_types import FLOATS
 from frazil.spark.writing.equality_deletes import covering_specs, write_equality_deletes
 from frazil.spark.writing.frame_statements import FrameStatement
 from frazil.spark.writing.frame_writer import write_rows
 from frazil.spark.writing.staging import Staged, staged
 from frazil.spark.writing.write_commit import commit_files, writing
-from frazil.values.types import NestedField, TypeId
+from frazil.values.types import NestedField
 from frazil.wire.errors import BadRequest
 
 EQUALITY_DELETES: Final = "equality-deletes"
@@ -40,7 +42,6 @@ _MERGE_MODES: Final = {DELETION_VECTORS: "merge-on-read", COPY_ON_WRITE: "copy-o
 _OPERATION: Final = "upsert"
 _DELETES: Final = "_frazil_deletes"
 _RANK: Final = "_frazil_rank"
-_FLOATING: Final = frozenset({TypeId.FLOAT, TypeId.DOUBLE})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +94,7 @@ def checked_keys(
     """Return the key's columns; refuse an upsert that the table does not allow."""
     fields = names_of(context.spark).chosen(table.schema, upsert.keys, f"keys: {table}")
     for field in fields:
-        if field.type.is_nested or field.type.type_id in _FLOATING:
+        if field.type.is_nested or field.type.type_id in FLOATS:
             raise BadRequest(
                 f"keys: column {field.name} of {table} has the type {field.type}, by which rows "
                 "cannot be told apart: take another key"
@@ -198,7 +199,7 @@ def _by_equality(statement: FrameStatement, upsert: Upsert) -> Result:
 def _merge(statement: FrameStatement, source: Staged, upsert: Upsert) -> Result:
     on = " AND ".join(f"target.{quoted(key)} = source.{quoted(key)}" for key in upsert.keys)
     deletes = f"source.{_DELETES}"
-    merge = MergeBuilder(statement.context, statement.target, source, on)
+    merge = MergeBuilder(statement.context, statement.target, source, Merge(on=on))
     if upsert.delete_when is None:
         merge = merge.when_matched_update_all().when_not_matched_insert_all()
     else:

@@ -51,12 +51,12 @@ For whole words, Spark's `hash` is the murmur3 of the Iceberg specification, but
 ArrowFunction: TypeAlias = Callable[..., pa.Array]
 
 
-def partition_columns(table: FileTable, spec_id: int | None = None) -> list[Column]:
+def partition_columns(table: FileTable, spec_id: int | None = None) -> dict[str, Column]:
     """Return the partition values of each row as `_partition_0` and so on, in the spec's order."""
-    return [
-        partition_column(field, table.schema).alias(f"{PARTITION_PREFIX}{position}")
+    return {
+        f"{PARTITION_PREFIX}{position}": partition_column(field, table.schema)
         for position, field in enumerate(spec_fields(table, spec_id))
-    ]
+    }
 
 
 def spec_fields(table: FileTable, spec_id: int | None = None) -> tuple[PartitionField, ...]:
@@ -139,10 +139,6 @@ def _month(_: Transform, type_: Type, column: Column) -> Column:
     return (fn.year(date) - _EPOCH_YEAR) * 12 + fn.month(date) - 1
 
 
-def _day(_: Transform, type_: Type, column: Column) -> Column:
-    return _date(type_, column)
-
-
 def _hour(_: Transform, type_: Type, column: Column) -> Column:
     if type_.type_id in _WITHOUT_ZONE:
         return fn.unix_date(column.cast("date")) * 24 + fn.hour(column)
@@ -150,14 +146,6 @@ def _hour(_: Transform, type_: Type, column: Column) -> Column:
 
 
 # --- values -------------------------------------------------------------------------------------
-
-
-def _identity(_: Transform, __: Type, column: Column) -> Column:
-    return column
-
-
-def _void(_: Transform, __: Type, ___: Column) -> Column:
-    return fn.lit(None).cast("int")
 
 
 def _truncate(transform: Transform, type_: Type, column: Column) -> Column:
@@ -214,13 +202,13 @@ def _whole_words(type_: Type, column: Column) -> Column | None:
 
 
 _COLUMNS: Final[Mapping[type[Transform], Callable[[Transform, Type, Column], Column]]] = {
-    Identity: _identity,
-    Void: _void,
+    Identity: lambda _, __, column: column,
+    Void: lambda *_: fn.lit(None).cast("int"),
     Bucket: _bucket,
     Truncate: _truncate,
     Year: _year,
     Month: _month,
-    Day: _day,
+    Day: lambda _, type_, column: _date(type_, column),
     Hour: _hour,
 }
 

@@ -40,6 +40,7 @@ FLAT_TYPES: Final = frozenset(
 """Primitive types that Spark stores in Parquet as Iceberg does."""
 FLOATS: Final = frozenset({types.TypeId.FLOAT, types.TypeId.DOUBLE})
 NANOS: Final = frozenset({types.TypeId.TIMESTAMP_NS, types.TypeId.TIMESTAMPTZ_NS})
+TIMESTAMPS: Final = NANOS | {types.TypeId.TIMESTAMP, types.TypeId.TIMESTAMPTZ}
 WITH_ZONE: Final = frozenset({types.TypeId.TIMESTAMPTZ, types.TypeId.TIMESTAMPTZ_NS})
 NO_ID: Final = 0
 """A placeholder for the ID of a field that gets its ID later."""

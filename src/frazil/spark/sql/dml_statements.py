@@ -15,7 +15,7 @@ from pyspark.sql import functions as fn
 
 from frazil.client.declare.client_table import Table
 from frazil.spark.core.context import Context
-from frazil.spark.core.name_matching import quoted
+from frazil.spark.core.name_matching import NameMatcher, quoted
 from frazil.spark.core.progress import progress
 from frazil.spark.core.statement_runs import Result, Target, run_statement
 from frazil.spark.ddl.partition_terms import VOID
@@ -36,6 +36,7 @@ from frazil.spark.rows import row_changes
 from frazil.spark.rows.merge_clauses import (
     STAR,
     Clause,
+    Merge,
     WhenMatchedDelete,
     WhenMatchedUpdate,
     WhenNotMatchedBySourceDelete,
@@ -154,11 +155,8 @@ class _Insertion:
         return frame
 
     def _column(self, name: str) -> str:
-        names = [field.name for field in self._table.schema.fields]
-        for known in names:
-            if known.lower() == name.lower():
-                return known
-        raise BadRequest(f"{self._table} has no column {name}; it has {', '.join(names)}")
+        (field,) = NameMatcher().chosen(self._table.schema, [name], self._table)
+        return field.name
 
     def _check_partition(self) -> None:
         names = {field.field_id: field.name for field in self._table.schema.fields}
@@ -309,17 +307,15 @@ def merge(session: Session, statement: MergeStatement) -> Result:
     """Run MERGE."""
 
     def do(run: _StatementRun) -> Result:
-        builder = MergeBuilder(
-            run.context,
-            run.target,
-            run.tables.relation(statement.source),
-            _expression(run, statement.on),
+        source = run.tables.relation(statement.source)
+        merge = Merge(
+            on=_expression(run, statement.on),
+            clauses=tuple(_clause(run, clause, statement.alias) for clause in statement.clauses),
             target_alias=statement.alias or run.target.identifier.name,
             source_alias=statement.source_alias,
-            clauses=tuple(_clause(run, clause, statement.alias) for clause in statement.clauses),
             evolves=statement.merge_schema,
         )
-        return builder.execute()
+        return MergeBuilder(run.context, run.target, source, merge).execute()
 
     texts = _texts_of(statement)
     return _run(session, "merge into", statement.target, texts, do, statement.source)

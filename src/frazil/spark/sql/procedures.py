@@ -14,10 +14,9 @@ from pyspark.sql import DataFrame
 from frazil.client.declare.client_table import Table
 from frazil.client.declare.metadata_updates import MetadataUpdates
 from frazil.spark.parse.parsed_statements import CallStatement
-from frazil.spark.parse.sql_tokens import Cursor
 from frazil.spark.sql import result_frames
 from frazil.spark.sql.statement_tables import milliseconds_of
-from frazil.spark.sql.table_names import identifier_of
+from frazil.spark.sql.table_names import identifier_of, name_of
 from frazil.wire.errors import BadRequest, NotFound
 from frazil.wire.file_actions import MAIN
 from frazil.wire.identifiers import Identifier
@@ -80,14 +79,7 @@ def _value(session: Session, name: str, kind: str, text: str) -> Any:
     (row,) = session.spark.sql(f"SELECT CAST(({text}) AS {kind})").collect()
     if row[0] is None:
         raise BadRequest(f"{name}: {text} is null")
-    return _identifier(session, row[0]) if name == "table" else row[0]
-
-
-def _identifier(session: Session, text: str) -> Identifier:
-    cursor = Cursor(text)
-    name = cursor.name("a table")
-    cursor.end()
-    return identifier_of(session, name)
+    return identifier_of(session, name_of(row[0])) if name == "table" else row[0]
 
 
 # --- implementations ------------------------------------------------------------------------------

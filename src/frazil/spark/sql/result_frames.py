@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -67,84 +67,59 @@ def statement_result(session: Session, result: Result) -> DataFrame:
 # --- metadata tables ------------------------------------------------------------------------------
 
 _TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
-_MICROS_PER_MILLI: Final = 1000
+_SUMMARY: Final = pa.map_(pa.string(), pa.field("value", pa.string(), False))
+Columns: TypeAlias = Mapping[str, tuple[pa.DataType, Sequence[Any]]]
+"""Types and values of columns by name."""
 
 
-def _snapshots(table: Table) -> pa.Table:
-    schema = pa.schema(
-        [
-            pa.field("committed_at", _TIMESTAMP),
-            pa.field("snapshot_id", pa.int64()),
-            pa.field("parent_id", pa.int64()),
-            pa.field("operation", pa.string()),
-            pa.field("manifest_list", pa.string()),
-            pa.field("summary", pa.map_(pa.string(), pa.field("value", pa.string(), False))),
-        ]
-    )
-    rows = [
-        {
-            "committed_at": snapshot.timestamp_ms * _MICROS_PER_MILLI,
-            "snapshot_id": snapshot.snapshot_id,
-            "parent_id": snapshot.parent_snapshot_id,
-            "operation": snapshot.operation,
-            "manifest_list": snapshot.manifest_list,
-            "summary": [item for item in snapshot.summary.items() if item[0] != "operation"],
-        }
-        for snapshot in table.snapshots
+def _snapshots(table: Table) -> Columns:
+    snapshots = table.snapshots
+    summaries = [
+        [item for item in snapshot.summary.items() if item[0] != "operation"]
+        for snapshot in snapshots
     ]
-    return pa.Table.from_pylist(rows, schema)
+    return {
+        "committed_at": (_TIMESTAMP, [_micros(snapshot.timestamp_ms) for snapshot in snapshots]),
+        "snapshot_id": (pa.int64(), [snapshot.snapshot_id for snapshot in snapshots]),
+        "parent_id": (pa.int64(), [snapshot.parent_snapshot_id for snapshot in snapshots]),
+        "operation": (pa.string(), [snapshot.operation for snapshot in snapshots]),
+        "manifest_list": (pa.string(), [snapshot.manifest_list for snapshot in snapshots]),
+        "summary": (_SUMMARY, summaries),
+    }
 
 
-def _history(table: Table) -> pa.Table:
-    schema = pa.schema(
-        [
-            pa.field("made_current_at", _TIMESTAMP),
-            pa.field("snapshot_id", pa.int64()),
-            pa.field("parent_id", pa.int64()),
-            pa.field("is_current_ancestor", pa.bool_()),
-        ]
-    )
+def _history(table: Table) -> Columns:
+    log = table.metadata.get("snapshot-log") or ()
+    ids = [entry["snapshot-id"] for entry in log]
     parents = {snapshot.snapshot_id: snapshot.parent_snapshot_id for snapshot in table.snapshots}
     main = table.ancestors(MAIN) if MAIN in table.refs else ()
     ancestors = {snapshot.snapshot_id for snapshot in main}
-    rows = [
-        {
-            "made_current_at": entry["timestamp-ms"] * _MICROS_PER_MILLI,
-            "snapshot_id": entry["snapshot-id"],
-            "parent_id": parents.get(entry["snapshot-id"]),
-            "is_current_ancestor": entry["snapshot-id"] in ancestors,
-        }
-        for entry in table.metadata.get("snapshot-log") or ()
-    ]
-    return pa.Table.from_pylist(rows, schema)
+    return {
+        "made_current_at": (_TIMESTAMP, [_micros(entry["timestamp-ms"]) for entry in log]),
+        "snapshot_id": (pa.int64(), ids),
+        "parent_id": (pa.int64(), [parents.get(snapshot_id) for snapshot_id in ids]),
+        "is_current_ancestor": (pa.bool_(), [snapshot_id in ancestors for snapshot_id in ids]),
+    }
 
 
-def _refs(table: Table) -> pa.Table:
-    schema = pa.schema(
-        [
-            pa.field("name", pa.string()),
-            pa.field("type", pa.string()),
-            pa.field("snapshot_id", pa.int64()),
-            pa.field("max_reference_age_in_ms", pa.int64()),
-            pa.field("min_snapshots_to_keep", pa.int32()),
-            pa.field("max_snapshot_age_in_ms", pa.int64()),
-        ]
-    )
-    rows = [
-        {
-            "name": name,
-            "type": ref.type.upper(),
-            "snapshot_id": ref.snapshot_id,
-            "max_reference_age_in_ms": ref.max_ref_age_ms,
-            "min_snapshots_to_keep": ref.min_snapshots_to_keep,
-            "max_snapshot_age_in_ms": ref.max_snapshot_age_ms,
-        }
-        for name, ref in sorted(table.refs.items())
-    ]
-    return pa.Table.from_pylist(rows, schema)
+def _refs(table: Table) -> Columns:
+    names = sorted(table.refs)
+    refs = [table.refs[name] for name in names]
+    return {
+        "name": (pa.string(), names),
+        "type": (pa.string(), [ref.type.upper() for ref in refs]),
+        "snapshot_id": (pa.int64(), [ref.snapshot_id for ref in refs]),
+        "max_reference_age_in_ms": (pa.int64(), [ref.max_ref_age_ms for ref in refs]),
+        "min_snapshots_to_keep": (pa.int32(), [ref.min_snapshots_to_keep for ref in refs]),
+        "max_snapshot_age_in_ms": (pa.int64(), [ref.max_snapshot_age_ms for ref in refs]),
+    }
 
 
-METADATA_TABLES: Final[Mapping[str, Callable[[Table], pa.Table]]] = {
+def _micros(timestamp_ms: int) -> int:
+    return timestamp_ms * 1000
+
+
+METADATA_TABLES: Final[Mapping[str, Callable[[Table], Columns]]] = {
     "snapshots": _snapshots,
     "history": _history,
     "refs": _refs,
@@ -153,4 +128,7 @@ METADATA_TABLES: Final[Mapping[str, Callable[[Table], pa.Table]]] = {
 
 def metadata_frame(spark: SparkSession, table: Table, name: str) -> DataFrame:
     """Return one of the table's metadata tables."""
-    return spark.createDataFrame(METADATA_TABLES[name](table))
+    columns = METADATA_TABLES[name](table).items()
+    return spark.createDataFrame(
+        pa.table({column: pa.array(values, type_) for column, (type_, values) in columns})
+    )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.errors import AnalysisException
@@ -71,12 +70,7 @@ class StatementTables:
     def __enter__(self) -> StatementTables:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for view in self._views.values():
             self._session.spark.catalog.dropTempView(view)
 
@@ -225,11 +219,7 @@ def _snapshot_options(
     if selector is not None:
         if version is not None or timestamp is not None:
             raise BadRequest(f"{'.'.join(reference.name)} names a snapshot twice")
-        if selector.kind == "snapshot_id":
-            return {"snapshot": int(selector.value)}
-        if selector.kind == "at_timestamp":
-            return {"timestamp": int(selector.value)}
-        return {"ref": selector.value}
+        return selector.scan_option
     if isinstance(version, int):
         return {"snapshot": version}
     if version is not None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
 from frazil.client.declare.client_table import Table
 from frazil.spark.core.statement_runs import Target
-from frazil.spark.parse.sql_tokens import Name
+from frazil.spark.parse.sql_tokens import Cursor, Name
 from frazil.spark.sql.result_frames import METADATA_TABLES
 from frazil.wire.errors import BadRequest, NoSuchNamespace, NoSuchTable
 from frazil.wire.file_actions import MAIN
@@ -23,7 +23,8 @@ CATALOG: Final = "frazil"
 METADATA: Final = "metadata"
 """The kind of a selector that names a metadata table."""
 _SELECTOR: Final = re.compile(r"(branch|tag|snapshot_id|at_timestamp)_(.+)")
-_NUMBERED: Final = frozenset({"snapshot_id", "at_timestamp"})
+_NUMBERED: Final = {"snapshot_id": "snapshot", "at_timestamp": "timestamp"}
+"""Options of a scan by the kind of a selector whose value is a number."""
 _DOES_NOT_EXIST: Final = (NoSuchTable, NoSuchNamespace)
 
 _current: WeakKeyDictionary[Session, Namespace] = WeakKeyDictionary()
@@ -35,6 +36,20 @@ class Selector:
 
     kind: str
     value: str
+
+    @property
+    def scan_option(self) -> dict[str, Any]:
+        """Return the option of a scan that chooses the snapshot."""
+        option = _NUMBERED.get(self.kind)
+        return {"ref": self.value} if option is None else {option: int(self.value)}
+
+
+def name_of(text: str) -> Name:
+    """Parse a table's name with dots, whose parts may be in backticks."""
+    cursor = Cursor(text)
+    name = cursor.name("a table's name")
+    cursor.end()
+    return name
 
 
 def current_namespace(session: Session) -> Namespace:
@@ -51,9 +66,7 @@ def use_namespace(session: Session, namespace: Namespace) -> None:
 
 def namespace_of(name: Name) -> Namespace:
     """Return the name of a namespace without the catalog's name."""
-    if name[0].lower() == CATALOG and len(name) > 1:
-        return name[1:]
-    return name
+    return name[1:] if has_catalog(name) else name
 
 
 def identifier_of(session: Session, name: Name) -> Identifier:

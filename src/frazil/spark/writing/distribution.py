@@ -16,6 +16,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
 from frazil.datafiles.portable_table import PortableTable
+from frazil.datafiles.writing.write_properties import positive_property
 from frazil.spark.core.name_matching import column
 from frazil.spark.executor.z_order_keys import (
     KEY_BYTES,
@@ -114,10 +115,8 @@ def shuffle_settings(facts: PortableTable, codec: str) -> dict[str, str]:
 
     Spark's own default makes files that are small for a table.
     """
-    size = facts.properties.get(ADVISORY_SIZE)
-    if size is not None and not (size.isdecimal() and int(size)):
-        raise BadRequest(f"the table's property {ADVISORY_SIZE}: {size!r} is no number of bytes")
-    return {_ADVISORY_CONF: size or str(_FILE_BYTES * _SHUFFLE_RATIO.get(codec, 3))}
+    default = _FILE_BYTES * _SHUFFLE_RATIO.get(codec, 3)
+    return {_ADVISORY_CONF: str(positive_property(facts.properties, ADVISORY_SIZE, default))}
 
 
 def spread(

@@ -17,15 +17,11 @@ from pyspark.sql import Column, DataFrame
 from frazil.client.declare.client_table import Table
 from frazil.datafiles.footers.files_from_parquet import DataFile, EqualityDeleteFile
 from frazil.datafiles.portable_table import FileTable, PortableTable
-from frazil.datafiles.writing.write_properties import positive_number
+from frazil.datafiles.writing.write_properties import positive_property
 from frazil.spark.core.name_matching import column
 from frazil.spark.schema.partition_transforms import spec_fields
 from frazil.spark.schema.spark_types import spark_type
-from frazil.spark.writing.frame_writer import (
-    WriteOptions,
-    WritePlan,
-    write_arrow,
-)
+from frazil.spark.writing.frame_writer import WriteOptions, WritePlan, write_arrow
 from frazil.spark.writing.write_commit import WriteFolder
 from frazil.values.transforms import Void
 from frazil.values.types import NestedField, StructType
@@ -113,22 +109,13 @@ def _key_facts(table: Table, schema: StructType, spec_id: int) -> PortableTable:
 
 
 def _write(facts: PortableTable, keys: DataFrame, folder: WriteFolder) -> tuple[DataFile, ...]:
-    options = WriteOptions(
-        distribution="hash", target_file_size_bytes=_target_size_bytes(facts.properties)
-    )
+    size = positive_property(facts.properties, TARGET_SIZE_PROPERTY, _TARGET_SIZE_DEFAULT_BYTES)
+    options = WriteOptions(distribution="hash", target_file_size_bytes=size)
     if not any(_sources(facts, facts.metadata["default-spec-id"])):
         # Without a distribution each task would write a small file.
         keys = keys.hint("rebalance")
     plan = WritePlan.of(facts, options)
     return write_arrow(facts, plan.distributed(keys), folder, plan.files)
-
-
-def _target_size_bytes(properties: Mapping[str, str]) -> int:
-    text = properties.get(TARGET_SIZE_PROPERTY)
-    try:
-        return _TARGET_SIZE_DEFAULT_BYTES if text is None else positive_number(text)
-    except ValueError as error:
-        raise BadRequest(f"{TARGET_SIZE_PROPERTY}: {error}") from None
 
 
 def _equality_deletes(file: DataFile, ids: tuple[int, ...]) -> EqualityDeleteFile:

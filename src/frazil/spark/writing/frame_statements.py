@@ -20,7 +20,7 @@ from frazil.spark.core.context import Context
 from frazil.spark.core.statement_runs import Result, Target, complete_options, run_statement
 from frazil.spark.schema.frame_fitting import fit
 from frazil.spark.writing.frame_writer import WriteOptions, write_rows
-from frazil.spark.writing.write_commit import commit_files, writing
+from frazil.spark.writing.write_commit import SchemaChange, commit_files, writing
 from frazil.wire.expressions import AlwaysTrue, Expression
 
 Declare: TypeAlias = Callable[[TableVerbs[Any], Sequence[DataFile]], Any]
@@ -93,24 +93,27 @@ def write_frame(
     merge_schema: bool = False,
     options: WriteOptions | None = None,
     *,
+    change: SchemaChange | None = None,
     even_empty: bool = False,
 ) -> Result:
     """Run one attempt: write and commit the files, or leave nothing behind.
 
-    With `even_empty` it commits even without files, since it also removes something.
+    `change` makes the table what it is already here. With `even_empty` it commits even without
+    files, since it also removes something.
     """
     fitted = fit(frame, table, merge_schema=merge_schema)
     with writing(context, table) as pending:
         files = write_rows(
             context, table, fitted.frame, pending.folder, options, schema=fitted.schema
         )
-        if not files and not even_empty and not fitted.updates and not table.is_staged:
+        change = change or fitted
+        if not files and not even_empty and not change.updates and not table.is_staged:
             return Result(commit=None, operation=operation)
         commit = commit_files(
             pending,
             context,
             table,
-            fitted,
+            change,
             files,
             lambda changes: declare(changes, files),
             even_empty=even_empty,

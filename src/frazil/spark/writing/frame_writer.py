@@ -14,12 +14,12 @@ from typing import Final
 
 import msgspec
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 
 from frazil.client.declare.client_table import Table
 from frazil.datafiles.footers.files_from_parquet import DataFile
 from frazil.datafiles.portable_table import PortableTable
-from frazil.datafiles.writing.row_partitions import PARTITION_PREFIX, Partitioner
+from frazil.datafiles.writing.row_partitions import Partitioner
 from frazil.datafiles.writing.write_properties import FileOptions, file_options
 from frazil.spark.core.borrowed_settings import session_settings
 from frazil.spark.core.context import LOGGER, WRITERS, Context
@@ -84,16 +84,14 @@ class WritePlan:
         Rows are distributed by the table's mode, and sorted by partition and sort order in each
         task.
         """
-        return spread(frame, self._partitions(), self.layout, self.facts.schema)
+        return spread(
+            frame, partition_columns(self.facts, self.files.spec_id), self.layout, self.facts.schema
+        )
 
     def partitioned(self, frame: DataFrame) -> DataFrame:
         """Return the frame with each row's partition in `_partition_*`."""
-        columns = self._partitions().items()
+        columns = partition_columns(self.facts, self.files.spec_id).items()
         return frame.select("*", *(column.alias(name) for name, column in columns))
-
-    def _partitions(self) -> dict[str, Column]:
-        columns = partition_columns(self.facts, self.files.spec_id)
-        return {f"{PARTITION_PREFIX}{position}": column for position, column in enumerate(columns)}
 
 
 def write_rows(

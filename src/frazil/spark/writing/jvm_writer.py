@@ -29,15 +29,13 @@ from frazil.spark.core.borrowed_settings import PARQUET_SETTINGS, session_settin
 from frazil.spark.core.context import Context, setting_text
 from frazil.spark.core.name_matching import column
 from frazil.spark.schema.partition_transforms import spec_fields
-from frazil.spark.schema.spark_types import FLAT_TYPES
+from frazil.spark.schema.spark_types import FIELD_ID_METADATA, FLAT_TYPES
 from frazil.spark.writing.distribution import Layout, spread
 from frazil.spark.writing.partition_folders import IN_FILE, folder_columns, folder_values
 from frazil.spark.writing.write_commit import WriteFolder
 from frazil.values.transforms import apply
 from frazil.values.types import NestedField, StructType, TypeId
 from frazil.wire.errors import BadRequest
-
-FIELD_ID: Final = "parquet.field.id"
 
 _WRITABLE: Final = FLAT_TYPES | {TypeId.UNKNOWN}
 """Files have no columns of the type unknown at all."""
@@ -128,7 +126,7 @@ def _file_fields(schema: StructType, *, lineage: bool) -> list[NestedField]:
 def _with_ids(frame: DataFrame, fields: Sequence[NestedField]) -> DataFrame:
     return frame.select(
         *(
-            column(field.name).alias(field.name, metadata={FIELD_ID: field.field_id})
+            column(field.name).alias(field.name, metadata={FIELD_ID_METADATA: field.field_id})
             for field in fields
         )
     )

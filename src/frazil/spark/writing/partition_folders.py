@@ -17,6 +17,7 @@ from pyspark.sql import functions as fn
 
 from frazil.datafiles.footers.footer_partitions import PartitionField
 from frazil.spark.schema.partition_transforms import partition_column, unix_micros
+from frazil.spark.schema.spark_types import FLOATS
 from frazil.values import temporal
 from frazil.values.transforms import Void
 from frazil.values.types import StructType, Type, TypeId
@@ -31,7 +32,6 @@ _LONG: Final = f"{_MARK}h"
 _MAX_TEXT_BYTES: Final = 90
 """File systems allow 255 bytes, and Spark writes some bytes as three."""
 _TIMESTAMPS: Final = frozenset({TypeId.TIMESTAMP, TypeId.TIMESTAMPTZ})
-_FLOATS: Final = frozenset({TypeId.FLOAT, TypeId.DOUBLE})
 
 
 def folder_columns(
@@ -78,7 +78,7 @@ def _has_folder(field: PartitionField) -> bool:
 def _lossless(type_: Type, column: Column) -> Column:
     if type_.type_id in _TIMESTAMPS:
         return unix_micros(type_, column)
-    if type_.type_id in _FLOATS:
+    if type_.type_id in FLOATS:
         # Rows are sorted by the folder's name: as numbers, 0.0 and -0.0 would be mixed.
         return column.cast("string")
     if type_.type_id is TypeId.STRING:
@@ -136,12 +136,8 @@ def _bytes(text: str) -> bytes:
     return bytes.fromhex(text.removeprefix(_HEX))
 
 
-def _boolean(text: str) -> bool:
-    return text == "true"
-
-
 _PARSERS: Final[Mapping[TypeId, Callable[[str], Any]]] = {
-    TypeId.BOOLEAN: _boolean,
+    TypeId.BOOLEAN: lambda text: text == "true",
     TypeId.INT: int,
     TypeId.LONG: int,
     TypeId.FLOAT: float,
