@@ -26,7 +26,7 @@ from benchmarks.manifest_paths_off import Switch
 from benchmarks.manifest_paths_tables import Table, open_table
 from benchmarks.planning.engine import request_for
 from benchmarks.planning.files import CLUSTERED, SCATTERED
-from benchmarks.planning.filters import LONG_RANGE, MANY_TEXTS, PARTITION, filter_for
+from benchmarks.planning.filters import LONG_RANGE, MANY_TEXTS, NO_FILTER, PARTITION, filter_for
 from benchmarks.planning.trees import SMALL, Kind, make_tree
 from benchmarks.results import RESULTS, machine
 from frazil.format.metadata.metadata_files import decode_metadata_file
@@ -168,9 +168,17 @@ def plan_cases(plans: Plans, sizes: Sizes) -> Iterator[Case]:
         off.decoded_together,
         cold(LONG_RANGE),
     )
+    small_plan = "cold plan of small manifests"
+    for name, work in ((LONG_RANGE, small_plan), (NO_FILTER, f"{small_plan}, {NO_FILTER}")):
+        yield case(
+            "skipping several fields at once",
+            work,
+            off.skipping_patterns,
+            partial(plans.cold, small, SMALL, name),
+        )
     yield case(
         "statistics of small manifests as files",
-        "cold plan of small manifests",
+        small_plan,
         off.files_of_small_manifests,
         lambda: plans.cold(small, SMALL, LONG_RANGE),
     )
@@ -288,6 +296,7 @@ def commit_cases(commits: Commits, sizes: Sizes) -> Iterator[Case]:
     yield Case("new manifests", one_file, append_one, off.new_manifests)
     yield Case("path index", one_file, append_one, off.path_index_levels)
     yield Case("blocks of the manifest list", one_file, append_one, off.list_blocks)
+    yield Case("frames of counts", batch, append_batch, off.count_frames)
     yield Case("cached numbers", batch, append_batch, off.cached_numbers)
     yield Case("columns of copied entries", removal, remove, off.columns_of_copies)
     yield Case("copied blocks", removal, remove, off.copied_blocks)

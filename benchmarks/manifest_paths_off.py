@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from inspect import unwrap
 from typing import Any
 from unittest.mock import patch
 
@@ -14,10 +15,12 @@ import numpy as np
 
 from benchmarks.planning import trees
 from frazil.commit.snapshot import manifest_tree
-from frazil.format.avro import avro_types
+from frazil.format.avro import avro_skipping, avro_types
+from frazil.format.avro.avro_schema import cached_by_schema
 from frazil.format.manifest import (
     copied_entries,
     entry_decoder,
+    entry_fields,
     manifest_columns,
     manifest_encoder,
     manifest_list,
@@ -39,6 +42,25 @@ Switch = Callable[[], AbstractContextManager[object]]
 def lockstep_rows() -> AbstractContextManager[object]:
     """Read the entries of all manifests one by one."""
     return patch.object(entry_decoder, "lockstep", lambda schema: None)
+
+
+@contextmanager
+def skipping_patterns() -> Iterator[None]:
+    """Skip the fields of an entry one by one."""
+    with (
+        patch.object(avro_skipping, "_pattern", lambda node: None),
+        # What was made with patterns is cached.
+        patch.object(entry_decoder, "_entry_reader", _uncached(entry_decoder._entry_reader)),
+        patch.object(
+            entry_fields, "_metrics_projection", _uncached(entry_fields._metrics_projection)
+        ),
+    ):
+        yield
+
+
+def _uncached(function: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Return a function of a schema with a cache of its own."""
+    return cached_by_schema(unwrap(function))
 
 
 def lockstep_statistics() -> AbstractContextManager[object]:
@@ -178,6 +200,11 @@ def same_schema_copies() -> AbstractContextManager[object]:
 def single_rows() -> AbstractContextManager[object]:
     """Read the statistics of a whole manifest for a few files."""
     return patch.object(history, "_is_alone", lambda *_: False)
+
+
+def count_frames() -> AbstractContextManager[object]:
+    """Encode the counts of a file one by one."""
+    return patch.object(manifest_encoder, "CountMap", None)
 
 
 @contextmanager

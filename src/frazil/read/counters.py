@@ -47,6 +47,15 @@ class LruByBytes(Generic[V]):
             entry[2].hits += 1
             return entry[0]
 
+    def get_or_make(self, location: str, make: Callable[[str], V]) -> V:
+        """Return what is cached for a location, or make and cache it. Two threads may both make
+        it."""
+        value = self.get(location)
+        if value is None:
+            value = make(location)
+            self.put(location, value)
+        return value
+
     def put(self, location: str, value: V) -> None:
         cost = self._cost(value)
         if cost > self._largest:

@@ -70,18 +70,10 @@ class MetadataCache:
         self._views = LruByBytes(budget_bytes // 8, CachedView.cost, budget_bytes // 8)
 
     def table(self, location: str) -> CachedTable:
-        cached = self._tables.get(location)
-        if cached is None:
-            cached = CachedTable(self.read_table(location))
-            self._tables.put(location, cached)
-        return cached
+        return self._tables.get_or_make(location, lambda at: CachedTable(self.read_table(at)))
 
     def view(self, location: str) -> CachedView:
-        cached = self._views.get(location)
-        if cached is None:
-            cached = CachedView(self.read_view(location))
-            self._views.put(location, cached)
-        return cached
+        return self._views.get_or_make(location, lambda at: CachedView(self.read_view(at)))
 
     def remember_table(self, location: str, cached: CachedTable) -> None:
         self._tables.put(location, cached)

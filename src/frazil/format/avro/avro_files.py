@@ -13,11 +13,13 @@ import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, Final, Protocol, TypeVar
 
 import zstandard
 
 from frazil.format.avro.avro_schema import RecordSchema, record_schema
+from frazil.format.avro.avro_skipping import skipper
 from frazil.format.avro.avro_types import (
     Field,
     Record,
@@ -78,16 +80,22 @@ class Projection:
                 readers[want[0].name] = slot, want[1]
             elif want is not None:
                 readers[want.name] = slot, want.node
-        self._plan = [(field.node, readers.get(field.name)) for field in record.fields]
+        self._steps: list[tuple[int | None, Callable[[bytes, int], Any]]] = []
+        """The slot and the reader of a field. Without a slot, fields are skipped."""
+        for is_wanted, run in groupby(record.fields, lambda field: field.name in readers):
+            if is_wanted:
+                slots = (readers[field.name] for field in run)
+                self._steps += [(slot, reader.read) for slot, reader in slots]
+            else:
+                self._steps.append((None, skipper([field.node for field in run])))
 
     def read(self, data: bytes, at: int) -> tuple[list[Any], int]:
         values: list[Any] = [None] * self._size
-        for node, reader in self._plan:
-            if reader is None:
-                at = node.skip(data, at)
+        for slot, step in self._steps:
+            if slot is None:
+                at = step(data, at)
             else:
-                slot, wanted = reader
-                values[slot], at = wanted.read(data, at)
+                values[slot], at = step(data, at)
         return values, at
 
 

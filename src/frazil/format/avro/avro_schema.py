@@ -12,7 +12,7 @@ import json
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, wraps
 from typing import Any, Final, TypeVar
 
 from frazil.format.avro.avro_types import (
@@ -60,6 +60,7 @@ def cached_by_schema(make: Callable[[str], T]) -> Callable[[str], T]:
     """Cache the results of a function of a schema's text, except for huge schemas."""
     remembered = lru_cache(maxsize=256)(make)
 
+    @wraps(make)
     def get(text: str) -> T:
         return make(text) if len(text) > _MAX_REMEMBERED_SCHEMA_CHARS else remembered(text)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from functools import cache
@@ -80,8 +80,10 @@ def encode_count(value: int) -> bytes:
     return _LOWER[value & 8191] + _UPPER[value >> 13] if value < _LARGE else encode_long(value)
 
 
-_MAX_MATCHED_VARINTS: Final = 256
-"""Longer runs of numbers are skipped by a loop, so that few patterns are cached."""
+_MAX_MATCHED_ITEMS: Final = 256
+"""More items are skipped by a loop, so that few patterns are cached."""
+ONE_BYTE_NUMBERS: Final = 64
+"""Lengths, counts and branches below this number have one byte."""
 MAX_ITEMS: Final = 10_000
 """The most elements of an array or map that are decoded. Skipped elements are not limited."""
 
@@ -581,7 +583,7 @@ def _block(data: bytes, at: int, min_item_bytes: int) -> tuple[int, int | None, 
 
 
 def _skip_varints(data: bytes, at: int, count: int) -> int:
-    if count <= _MAX_MATCHED_VARINTS:
+    if count <= _MAX_MATCHED_ITEMS:
         matched = _varints(count).match(data, at)
         if matched is None:
             raise IndexError("the data ends in a number")
@@ -593,19 +595,48 @@ def _skip_varints(data: bytes, at: int, count: int) -> int:
     return at
 
 
-@cache
-def _varints(count: int) -> re.Pattern[bytes]:
-    """Return a pattern of so many varints. Matching it is faster than a loop."""
-    return re.compile(rb"(?:[\x80-\xff]*[\x00-\x7f]){%d}" % count)
-
-
 def _skip_keyed_bytes(data: bytes, at: int, count: int) -> int:
+    if count <= _MAX_MATCHED_ITEMS:
+        matched = _keyed_bytes(count).match(data, at)
+        if matched is not None:
+            return matched.end()
     for _ in range(count):
         while data[at] & 0x80:
             at += 1
-        length = data[at + 1]
-        if length & 0x81:
-            at = _skip_bytes(data, at + 1)
-        else:
-            at += 2 + (length >> 1)
+        at = _skip_bytes(data, at + 1)
     return at
+
+
+# --- patterns --------------------------------------------------------------------------------
+
+# Matching a pattern is faster than a loop. Counts are possessive (`{2}+`): a match that remembers
+# where it could go back to takes three times as long.
+
+
+@cache
+def _varints(count: int) -> re.Pattern[bytes]:
+    return re.compile(varints_pattern(count))
+
+
+@cache
+def _keyed_bytes(count: int) -> re.Pattern[bytes]:
+    """Return a pattern of so many pairs of a varint and at most 63 bytes."""
+    pair = varints_pattern(1) + short_bytes_pattern()
+    return re.compile(b"(?:%b){%d}+" % (pair, count), re.DOTALL)
+
+
+def varints_pattern(count: int) -> bytes:
+    return rb"(?:[\x80-\xff]*+[\x00-\x7f]){%d}+" % count
+
+
+@cache
+def short_bytes_pattern() -> bytes:
+    """Return a pattern of at most 63 bytes after their length."""
+    return numbered_pattern(b".{%d}" % size for size in range(ONE_BYTE_NUMBERS))
+
+
+def numbered_pattern(patterns: Iterable[bytes]) -> bytes:
+    """Return a pattern of a number and what follows it. Pattern i follows the number i, which is
+    less than 64."""
+    parts = (re.escape(bytes((2 * at,))) + pattern for at, pattern in enumerate(patterns))
+    return b"(?:%b)" % b"|".join(parts)

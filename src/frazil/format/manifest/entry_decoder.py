@@ -8,8 +8,9 @@ benchmarks/manifest_paths.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, Final
 
 import numpy as np
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from frazil.format.avro.avro_files import AvroFile
 from frazil.format.avro.avro_schema import cached_by_schema, record_schema
+from frazil.format.avro.avro_skipping import skipper
 from frazil.format.avro.avro_types import Bytes, Field, Node, Record, String, Union, UnreadableAvro
 from frazil.format.manifest.lockstep_walk import Chunk, Lockstep, NotInLockstep, lockstep
 from frazil.format.manifest.manifest_fields import (
@@ -33,7 +35,7 @@ from frazil.format.manifest.manifest_fields import (
 
 _CHUNK_BYTES: Final = 8 << 20
 """The size of the blocks that are decoded together. More would need too much memory."""
-_MIN_LOCKSTEP_ROWS: Final = 60
+_MIN_LOCKSTEP_ROWS: Final = 100
 """Fewer rows are decoded faster one by one."""
 _NUMBERS: Final = (*ENTRY_NUMBERS.values(), *FILE_NUMBERS.values())
 _COLUMNS: Final = (
@@ -164,6 +166,8 @@ class _Rows:
 _Entry = tuple[list[int], bytes, bytes, int, int, int]
 """The numbers, the encoded partition and path, where the `data_file` begins and ends, and where in
 it the first row id begins."""
+_Part = tuple[str, int, Node]
+"""The action for a field, the column of its number, and its type."""
 _Step = tuple[str, int, Callable[[bytes, int], Any]]
 """The action for a field (SKIP or another one), the column of its number, and its reader."""
 _SKIP: Final = "skip"
@@ -185,24 +189,24 @@ class _EntryReader:
         record = record_schema(schema).record
         data_file = checked_data_file(record)
         at = next(i for i, own in enumerate(record.fields) if own.field_id == DATA_FILE)
-        self._head = [self._entry_step(record, own) for own in record.fields[:at]]
-        self._file = [self._file_step(data_file, own) for own in data_file.fields]
-        self._tail = [self._entry_step(record, own) for own in record.fields[at + 1 :]]
+        self._head = _steps(self._entry_part(record, own) for own in record.fields[:at])
+        self._file = _steps(self._file_part(data_file, own) for own in data_file.fields)
+        self._tail = _steps(self._entry_part(record, own) for own in record.fields[at + 1 :])
 
-    def _entry_step(self, record: Record, own: Field) -> _Step:
+    def _entry_part(self, record: Record, own: Field) -> _Part:
         if own.field_id in ENTRY_NUMBERS and record.by_id(own.field_id) is own:
-            return _NUMBER, _COLUMNS.index(ENTRY_NUMBERS[own.field_id][0]), own.node.read
-        return _SKIP, 0, own.node.skip
+            return _NUMBER, _COLUMNS.index(ENTRY_NUMBERS[own.field_id][0]), own.node
+        return _SKIP, 0, own.node
 
-    def _file_step(self, data_file: Record, own: Field) -> _Step:
+    def _file_part(self, data_file: Record, own: Field) -> _Part:
         if own.field_id is None or data_file.by_id(own.field_id) is not own:
-            return _SKIP, 0, own.node.skip
+            return _SKIP, 0, own.node
         if own.field_id in FILE_NUMBERS:
             kind = _ROW_ID if own.field_id == FIRST_ROW_ID else _NUMBER
-            return kind, _COLUMNS.index(FILE_NUMBERS[own.field_id][0]), own.node.read
+            return kind, _COLUMNS.index(FILE_NUMBERS[own.field_id][0]), own.node
         if own.field_id == FILE_PATH:
-            return _PATH, 0, _as_bytes(own.node).read
-        return (_PARTITION if own.field_id == PARTITION else _SKIP), 0, own.node.skip
+            return _PATH, 0, _as_bytes(own.node)
+        return (_PARTITION if own.field_id == PARTITION else _SKIP), 0, own.node
 
     def entries(self, block: bytes, count: int, max_bytes: int) -> list[_Entry]:
         entries: list[_Entry] = []
@@ -242,6 +246,19 @@ class _EntryReader:
             raise UnreadableAvro("an entry has no file path")
         end = _read_numbers(self._tail, numbers, data, at)
         return (numbers, partition, path, file_at, at, row_id_at), end
+
+
+def _steps(parts: Iterable[_Part]) -> list[_Step]:
+    """Return the readers of consecutive fields. Those that are only skipped become one step."""
+    steps: list[_Step] = []
+    for kind, run in groupby(parts, lambda part: part[0]):
+        if kind is _SKIP:
+            steps.append((kind, 0, skipper([node for *_, node in run])))
+        elif kind is _PARTITION:
+            steps += [(kind, 0, node.skip) for *_, node in run]
+        else:
+            steps += [(kind, column, node.read) for _, column, node in run]
+    return steps
 
 
 def _read_numbers(steps: Sequence[_Step], numbers: list[int], data: bytes, at: int) -> int:

@@ -13,7 +13,13 @@ from typing import Any, Final
 from uuid import UUID
 
 from frazil.format.avro.avro_files import AvroFile, Projection
-from frazil.format.avro.avro_schema import RecordSchema, named_types, optional_field, record_schema
+from frazil.format.avro.avro_schema import (
+    RecordSchema,
+    cached_by_schema,
+    named_types,
+    optional_field,
+    record_schema,
+)
 from frazil.format.avro.avro_types import (
     Array,
     Bytes,
@@ -239,16 +245,15 @@ def _read_at(projection: Projection, positions: Iterable[RowPosition]) -> Iterat
 
 def read_metrics(schema: RecordSchema, positions: Iterable[RowPosition]) -> Iterator[RowMetrics]:
     """Read the metrics of the files whose `data_file` begins at these positions."""
-    record = data_file_record(schema.record)
-    projection = Projection(
-        record,
-        [
-            optional_field(record, RECORD_COUNT, Integer),
-            *(_map(record, field_id) for field_id in METRICS),
-        ],
-    )
-    for values in _read_at(projection, positions):
+    for values in _read_at(_metrics_projection(schema.text), positions):
         yield RowMetrics(*values)
+
+
+@cached_by_schema
+def _metrics_projection(schema: str) -> Projection:
+    record = data_file_record(record_schema(schema).record)
+    maps = (_map(record, field_id) for field_id in METRICS)
+    return Projection(record, [optional_field(record, RECORD_COUNT, Integer), *maps])
 
 
 # --- whole files -----------------------------------------------------------------------------

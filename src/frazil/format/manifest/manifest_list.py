@@ -26,6 +26,7 @@ from frazil.format.avro.avro_files import (
 )
 from frazil.format.avro.avro_schema import (
     RecordSchema,
+    cached_by_schema,
     optional_field,
     record_schema,
     required_field,
@@ -177,7 +178,7 @@ class WrittenManifestList:
 def read_manifest_list(content: bytes, limits: AvroLimits = MANIFEST_LIST_LIMITS) -> ManifestList:
     """Read a list. Raises UnreadableAvro."""
     file = open_avro(content, limits)
-    projection = _projection(file.schema.record)
+    projection = _projection(file.schema.text)
     manifests = tuple(_manifest_file(values, raw) for values, raw in file.records(projection.read))
     return ManifestList(file.schema, file.metadata, file.codec, manifests)
 
@@ -327,7 +328,9 @@ _READ: Final = (
 )
 
 
-def _projection(record: Record) -> Projection:
+@cached_by_schema
+def _projection(schema: str) -> Projection:
+    record = record_schema(schema).record
     kinds: dict[int, type] = {PATH: String, KEY_METADATA: Bytes}
     wanted: list[Field | None] = []
     for field_id in _READ:
@@ -337,7 +340,7 @@ def _projection(record: Record) -> Projection:
 
 
 def _read_manifest_file(schema: RecordSchema, raw: bytes) -> ManifestFile:
-    return _manifest_file(_projection(schema.record).read(raw, 0)[0], raw)
+    return _manifest_file(_projection(schema.text).read(raw, 0)[0], raw)
 
 
 def _manifest_file(values: list[Any], raw: bytes) -> ManifestFile:
