@@ -14,7 +14,7 @@ from frazil.plan.planner import PlanLimits, Planner
 from frazil.rest.app import AppSettings, RestApp
 from frazil.server.listen import StartRefused
 from frazil.server.warehouse_storage import prepare_warehouse, s3_settings
-from frazil.settings import Settings, extra_locations, warehouse_location
+from frazil.settings import Settings, Token, all_tokens, extra_locations, warehouse_location
 from frazil.store.locations import AllowedLocations
 from frazil.store.object_store import StoreError
 from frazil.store.s3_settings import S3Settings
@@ -28,7 +28,7 @@ _MAX_BYTES_IN_FLIGHT = 1 << 30
 
 
 @contextmanager
-def open_app(settings: Settings, tokens: Mapping[str, str]) -> Iterator[RestApp]:
+def open_app(settings: Settings, tokens: Mapping[str, Token]) -> Iterator[RestApp]:
     """Open the catalog and yield its application; on exit close everything in reverse order.
 
     Raises StartRefused.
@@ -68,16 +68,31 @@ def open_app(settings: Settings, tokens: Mapping[str, str]) -> Iterator[RestApp]
 
 
 def rest_settings(
-    settings: Settings, tokens: Mapping[str, str], s3: S3Settings | None
+    settings: Settings, tokens: Mapping[str, Token], s3: S3Settings | None
 ) -> AppSettings:
     return AppSettings(
-        tokens=tokens,
+        tokens=_digests(tokens),
+        read_only=_read_only(tokens),
         # Defaults, not overrides: a client may reach the store under another address.
         config_defaults={} if s3 is None else s3.client_properties(),
         idempotency_key_lifetime=f"PT{settings.idempotency_lifetime_s}S",
         max_request_bytes=settings.max_request_bytes,
         max_bytes_in_flight=max(_MAX_BYTES_IN_FLIGHT, settings.max_request_bytes),
     )
+
+
+def use_tokens(app: RestApp, settings: Settings) -> None:
+    """Read the tokens again. Without any, every request is refused. Raises SettingsError."""
+    tokens = all_tokens(settings)
+    app.use_tokens(_digests(tokens), _read_only(tokens))
+
+
+def _digests(tokens: Mapping[str, Token]) -> dict[str, str]:
+    return {name: token.sha256 for name, token in tokens.items()}
+
+
+def _read_only(tokens: Mapping[str, Token]) -> frozenset[str]:
+    return frozenset(name for name, token in tokens.items() if token.read_only)
 
 
 def plan_limits(settings: Settings) -> PlanLimits:

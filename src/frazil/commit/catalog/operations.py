@@ -324,6 +324,7 @@ class Catalog:
         to return if it is not the request's own."""
         answered = answered or pending.future
         if pending.context.key is None:
+            pending.context.check_may_change()
             self._enqueue(identifiers, pending)
             return answered
         running = self._idempotency.join(pending.context, answered)
@@ -337,6 +338,7 @@ class Catalog:
         try:
             self._idempotency.replay_finished([pending])
             if not pending.future.done():
+                pending.context.check_may_change()
                 self._enqueue(identifiers, pending)
         except DatabaseUnavailable as error:
             pending.future.set_exception(database_unavailable(error))

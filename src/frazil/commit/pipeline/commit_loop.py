@@ -30,7 +30,7 @@ from frazil.db.base import (
     Transaction,
     TransactionOutcome,
 )
-from frazil.wire.errors import CommitStateUnknown, FrazilError, TooManyRequests
+from frazil.wire.errors import CommitStateUnknown, Forbidden, FrazilError, TooManyRequests
 from frazil.wire.identifiers import Identifier
 
 logger = logging.getLogger("frazil.commit")
@@ -77,6 +77,10 @@ class CommitLoop:
             self._idempotency.replay_finished([operation])
         except DatabaseUnavailable as error:
             self._refuse([operation], database_unavailable(error))
+        try:
+            operation.context.check_may_change()
+        except Forbidden as error:
+            self._refuse(operation.waiting(), error)
         self.run(operation)
 
     def run(self, work: Work) -> None:

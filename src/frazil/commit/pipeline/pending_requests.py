@@ -22,7 +22,7 @@ from frazil.db.base import (
     SwapRelation,
     Transaction,
 )
-from frazil.wire.errors import FrazilError
+from frazil.wire.errors import Forbidden, FrazilError
 from frazil.wire.identifiers import Identifier
 
 
@@ -43,6 +43,16 @@ class Context:
     key: IdempotencyKey | None = None
     request_bytes: int = 0
     """The decoded size of the body. Queues have a limit in bytes too."""
+    read_only: bool = False
+    """Whether the sender may change nothing."""
+
+    def check_may_change(self) -> None:
+        """Raise Forbidden if the sender may change nothing."""
+        if self.read_only:
+            raise Forbidden(
+                f"the token {self.principal!r} is read-only: send changes with a token whose entry "
+                "does not end with `:read`"
+            )
 
     def event(self, relation: Relation, operation: str, payload: object) -> EventRow:
         """Return the event of a change by this sender. It is written in the transaction of the
