@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeAlias, TypeVar
 from urllib.parse import quote
 
 from frazil.commit.pipeline.pending_requests import IdempotencyKey
-from frazil.read.counters import Durations, Stopwatch
+from frazil.read.counters import Histogram, HistogramCounts
 from frazil.rest.access import Access, Principal
 from frazil.rest.call import (
     BodyBudget,
@@ -99,6 +99,9 @@ class AppSettings:
     body_timeout_s: float = 60.0
     """How long a body may take to arrive after the headers."""
 
+    local_files: Mapping[str, str] = field(default_factory=dict)
+    """What the server stores on local disks, and where. The metrics show the space left there."""
+
     ready_timeout_s: float = 5.0
     worker_threads: int = 16
     """Threads for blocking calls of the catalog."""
@@ -131,7 +134,7 @@ class RequestCounts:
 
     def __init__(self) -> None:
         self._requests: dict[tuple[str, int], int] = {}
-        self._seconds: dict[str, Stopwatch] = {}
+        self._seconds: dict[str, Histogram] = {}
         self._lock = threading.Lock()
 
     def add(self, operation: str, status: int, duration_s: float) -> None:
@@ -140,7 +143,7 @@ class RequestCounts:
             self._requests[key] = self._requests.get(key, 0) + 1
             seconds = self._seconds.get(operation)
             if seconds is None:
-                seconds = self._seconds[operation] = Stopwatch(_DURATION_BOUNDS_S)
+                seconds = self._seconds[operation] = Histogram(_DURATION_BOUNDS_S)
         seconds.add(duration_s)
 
     def requests(self) -> dict[tuple[str, int], int]:
@@ -148,11 +151,11 @@ class RequestCounts:
         with self._lock:
             return dict(self._requests)
 
-    def seconds(self) -> dict[str, Durations]:
+    def seconds(self) -> dict[str, HistogramCounts]:
         """Return the durations by operation."""
         with self._lock:
-            stopwatches = dict(self._seconds)
-        return {operation: stopwatch.read() for operation, stopwatch in stopwatches.items()}
+            histograms = dict(self._seconds)
+        return {operation: histogram.read() for operation, histogram in histograms.items()}
 
 
 class RestApp:

@@ -8,8 +8,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from frazil.commit.catalog.operations import Catalog
-from frazil.db.base import DatabaseRefused, DatabaseUnavailable
+from frazil.db.base import Database, DatabaseRefused, DatabaseUnavailable
 from frazil.db.connect import connect
+from frazil.db.sqlite import SqliteDatabase
 from frazil.plan.planner import PlanLimits, Planner
 from frazil.rest.app import AppSettings, RestApp
 from frazil.server.listen import StartRefused
@@ -25,6 +26,7 @@ PLAN_SECRET = "plans"
 """Name of the secret that signs plan ids and task tokens; all replicas share it."""
 
 _MAX_BYTES_IN_FLIGHT = 1 << 30
+_FILE = "file://"
 
 
 @contextmanager
@@ -38,7 +40,6 @@ def open_app(settings: Settings, tokens: Mapping[str, Token]) -> Iterator[RestAp
         try:
             allowed = AllowedLocations(warehouse, extra_locations(settings))
             s3 = s3_settings(settings, os.environ)
-            app_settings = rest_settings(settings, tokens, s3 if _uses_s3(allowed) else None)
             database = connect(settings.database)
             opened.callback(database.close)
             database.migrate()
@@ -46,6 +47,12 @@ def open_app(settings: Settings, tokens: Mapping[str, Token]) -> Iterator[RestAp
             opened.callback(store.close)
             prepare_warehouse(store, warehouse)
             plan_secret = database.secret(PLAN_SECRET)
+            app_settings = rest_settings(
+                settings,
+                tokens,
+                s3 if _uses_s3(allowed) else None,
+                dict(_local_files(settings, database)),
+            )
         except (FrazilError, StoreError, DatabaseRefused, DatabaseUnavailable, ValueError) as error:
             raise StartRefused(str(error)) from error
         catalog = Catalog(
@@ -68,7 +75,10 @@ def open_app(settings: Settings, tokens: Mapping[str, Token]) -> Iterator[RestAp
 
 
 def rest_settings(
-    settings: Settings, tokens: Mapping[str, Token], s3: S3Settings | None
+    settings: Settings,
+    tokens: Mapping[str, Token],
+    s3: S3Settings | None,
+    local_files: Mapping[str, str],
 ) -> AppSettings:
     return AppSettings(
         tokens=_digests(tokens),
@@ -76,6 +86,7 @@ def rest_settings(
         # Defaults, not overrides: a client may reach the store under another address.
         config_defaults={} if s3 is None else s3.client_properties(),
         idempotency_key_lifetime=f"PT{settings.idempotency_lifetime_s}S",
+        local_files=local_files,
         max_request_bytes=settings.max_request_bytes,
         max_bytes_in_flight=max(_MAX_BYTES_IN_FLIGHT, settings.max_request_bytes),
     )
@@ -97,6 +108,14 @@ def _read_only(tokens: Mapping[str, Token]) -> frozenset[str]:
 
 def plan_limits(settings: Settings) -> PlanLimits:
     return PlanLimits(quick_s=settings.plan_wait_s, page_files=settings.plan_page_files)
+
+
+def _local_files(settings: Settings, database: Database) -> Iterator[tuple[str, str]]:
+    warehouse = warehouse_location(settings)
+    if warehouse.startswith(_FILE):
+        yield "warehouse", warehouse.removeprefix(_FILE)
+    if isinstance(database, SqliteDatabase):
+        yield "database", str(database.path)
 
 
 def _cache_folder(settings: Settings) -> Path | None:

@@ -19,7 +19,7 @@ from frazil.settings import Settings, all_tokens
 
 # Longer than clients keep idle connections, because a server that closes first may close a
 # connection on which a request is arriving.
-_KEEP_ALIVE_S = 75
+KEEP_ALIVE_S = 75
 
 
 def serve(settings: Settings, ready: Callable[[str], None]) -> None:
@@ -46,7 +46,7 @@ def serve(settings: Settings, ready: Callable[[str], None]) -> None:
             server_header=False,
             # Do not trust the client address that a proxy sends.
             proxy_headers=False,
-            timeout_keep_alive=_KEEP_ALIVE_S,
+            timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=settings.shutdown_timeout_s,
         )
         config.load()

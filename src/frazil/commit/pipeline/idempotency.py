@@ -120,6 +120,7 @@ class Idempotency:
         """Send the stored answer again, with the catalog's current metadata."""
         try:
             _check_fingerprint(pending.context, row.fingerprint)
+            pending.replayed = True
             if row.status >= 400:
                 raise ReplayedError(row.status, row.body or b"{}")
             pending.future.set_result(self._render(row))

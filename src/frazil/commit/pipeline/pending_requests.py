@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
@@ -79,6 +80,8 @@ class Pending:
     can_wait: bool = False
     """Whether the request can be applied to any head, because the server builds its snapshots."""
     future: Future[Answer] = field(default_factory=Future)
+    replayed: bool = False
+    """Whether the answer is one that was stored for an earlier request with the same key."""
 
     @property
     def size_bytes(self) -> int:
@@ -95,6 +98,7 @@ class PendingCommit(Pending):
     """Whether the request used the route for transactions, which has a different answer."""
     commit_uuid: bytes = field(default_factory=lambda: uuid.uuid4().bytes)
     """Drawn once, so that snapshots have the same ids in every attempt."""
+    received_s: float = field(default_factory=time.perf_counter)
 
 
 Outcome: TypeAlias = tuple[Pending, Answer | FrazilError]
