@@ -36,6 +36,8 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     _head = b""
     """The received part of an incomplete head."""
     _head_timer: asyncio.TimerHandle | None = None
+    _refused = False
+    """The client has got its answer, and what it still sends is ignored."""
     _next_tls_hint_s: ClassVar[float] = 0.0
     """When the log may mention clients with https again."""
 
@@ -48,6 +50,8 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        if self._refused:
+            return
         if not self._in_head:
             super().data_received(data)
             return
@@ -123,9 +127,17 @@ class BoundedHttpProtocol(HttpToolsProtocol):
                 "or set --tls-cert and --tls-key",
                 "a client" if self.client is None else self.client[0],
             )
-        self._refuse(400, "BadRequestException", "this port speaks http, not https: use http://")
+        self._send_error(400, "BadRequestException", "this port speaks http, not https")
+        # Do not close yet: the rest of the handshake may still arrive and would reset the
+        # connection before the client has read the answer. The client closes it, or the timer does.
+        self.transport.write_eof()
+        self._refused = True
 
     def _refuse(self, status: int, error_type: str, message: str) -> None:
+        self._send_error(status, error_type, message)
+        self.transport.close()
+
+    def _send_error(self, status: int, error_type: str, message: str) -> None:
         error = {"message": message, "type": error_type, "code": status}
         body = json.dumps({"error": error}).encode()
         head = [
@@ -136,7 +148,6 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             b"connection: close\r\n\r\n",
         ]
         self.transport.write(b"".join(head) + body)
-        self.transport.close()
 
 
 def _without_upgrade(data: bytes, end: int) -> bytes:
