@@ -156,15 +156,6 @@ def test_sighup_stops_a_server_that_has_nothing_to_reload(tmp_path: Path) -> Non
         assert server.process.wait(HANG_S) == 0
 
 
-def test_an_empty_file_is_refused_at_the_start(tmp_path: Path) -> None:
-    (tmp_path / "tokens").write_text("# nobody yet\n")
-    with (
-        pytest.raises(AssertionError, match="tokens_file tokens has no entry"),
-        running_server(tmp_path, "--tokens-file", "tokens"),
-    ):
-        pass
-
-
 def test_the_ready_message_names_the_public_url_and_the_tokens(tmp_path: Path) -> None:
     url = "https://catalog.example.com"
     flags = ("--public-url", url, "--output", "json", "--port", "0")
