@@ -21,6 +21,8 @@ from frazil.wire.rest_updates import AddSnapshot
 Outcome: TypeAlias = Literal[
     "committed", "repeated", "conflict", "stale", "refused", "busy", "failed"
 ]
+"""Committed; answered from an earlier request or epoch; refused by a clause; refused because the
+head has changed; any other 4xx; 429; a defect or an unknown outcome."""
 Phase: TypeAlias = Literal["build", "write", "swap"]
 
 _ACTIONS: Final = tuple(str(kind.__struct_config__.tag) for kind in get_args(FineGrainedUpdate))
