@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import re
 import signal
 import socket
 import ssl
@@ -128,9 +129,12 @@ def test_a_changed_certificate_is_served_to_new_connections(tls: TlsServer) -> N
     assert tls.serial() == old
     assert "the old one stays in use" in tls.server.log
 
-    second = make_pair()
+    second = make_pair(days=5)
     tls.replace(second)
     wait_until(lambda: tls.serial() == second.serial, "the new certificate is not served")
+    metrics = requests.get(f"{tls.server.url}/metrics", verify=str(tls.trusted), timeout=HANG_S)
+    expiry = re.findall(r"^frazil_certificate_expiry_timestamp_seconds (.+)$", metrics.text, re.M)
+    assert [float(value) for value in expiry] == [second.expiry_s]
     assert status() == 200
     assert held.sock is own_socket
     held.close()
@@ -184,6 +188,12 @@ def test_an_unusable_certificate_is_refused(tmp_path: Path, first: Pair) -> None
     certificate = certificate_of(Settings(tls_cert=str(cert), tls_key=str(key)))
     assert certificate is not None
     assert certificate.context.minimum_version is ssl.TLSVersion.TLSv1_2
+    assert certificate.expiry_s() == first.expiry_s
+    expired = make_pair(days=-1)
+    expired.write(cert, key)
+    certificate.reload()
+    assert certificate.expiry_s() == expired.expiry_s
+    first.write(cert, key)
     assert certificate_of(Settings()) is None
 
     assert str(_refusal(cert, None)).startswith("tls_key is missing")

@@ -20,6 +20,7 @@ class Pair:
     certificate: bytes
     key: bytes
     serial: int
+    expiry_s: float
     encrypted_key: bytes
 
     def write(self, cert_path: Path, key_path: Path) -> None:
@@ -27,9 +28,12 @@ class Pair:
         key_path.write_bytes(self.key)
 
 
-def make_pair() -> Pair:
+def make_pair(days: int = 2) -> Pair:
+    """Make a pair that is valid from ten days ago until so many days from now."""
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "frazil test")])
+    serial = x509.random_serial_number()
+    # OpenSSL looks issuers up by name, so each certificate has its own.
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"frazil test {serial % 10**9}")])
     now = datetime.datetime.now(datetime.UTC)
     addresses = [x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.DNSName("localhost")]
     certificate = (
@@ -37,11 +41,30 @@ def make_pair() -> Pair:
         .subject_name(name)
         .issuer_name(name)
         .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=2))
+        .serial_number(serial)
+        .not_valid_before(now - datetime.timedelta(days=10))
+        .not_valid_after(now + datetime.timedelta(days=days))
         .add_extension(x509.SubjectAlternativeName(addresses), critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        # Python 3.13 verifies strictly.
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key()), critical=False
+        )
+        .add_extension(
+            x509.KeyUsage(
+                digital_signature=True,
+                key_cert_sign=True,
+                content_commitment=False,
+                key_encipherment=False,
+                data_encipherment=False,
+                key_agreement=False,
+                crl_sign=False,
+                encipher_only=False,
+                decipher_only=False,
+            ),
+            critical=True,
+        )
         .sign(key, hashes.SHA256())
     )
 
@@ -53,5 +76,6 @@ def make_pair() -> Pair:
         certificate.public_bytes(serialization.Encoding.PEM),
         pem(serialization.NoEncryption()),
         certificate.serial_number,
+        certificate.not_valid_after_utc.timestamp(),
         pem(serialization.BestAvailableEncryption(b"secret")),
     )

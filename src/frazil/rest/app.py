@@ -179,6 +179,8 @@ class RestApp:
         self.render = Renderer(settings.table_config)
         self.request_counts = RequestCounts()
         self.draining = False
+        self.certificate_expiry: Callable[[], float | None] = lambda: None
+        """Returns when the server's certificate expires, in seconds since 1970."""
         self.access = Access(settings.tokens, settings.read_only, required=bool(settings.tokens))
         self.router = Router(routes)
         self.body_budget = BodyBudget(settings.max_bytes_in_flight)

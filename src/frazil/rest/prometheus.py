@@ -58,6 +58,12 @@ class _FrazilCollector(Collector):
         yield from _http_metrics(self._app)
         yield from _commit_metrics(self._app.catalog.commit_counts())
         yield from _process_metrics(self._app.settings.local_files)
+        expiry_s = self._app.certificate_expiry()
+        yield _gauge(
+            "frazil_certificate_expiry_timestamp_seconds",
+            "When the server's certificate expires",
+            {} if expiry_s is None else {(): expiry_s},
+        )
 
 
 def _cache_metrics(counts: CacheCounts) -> Iterator[Metric]:

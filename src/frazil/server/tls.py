@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import ssl
-from typing import NoReturn
+from contextlib import suppress
+from typing import Final, NoReturn
 
 from frazil.server.listen import StartRefused
 from frazil.settings import Settings
+
+_NO_CHECK_TIME: Final = 0x200000
+"""OpenSSL's X509_V_FLAG_NO_CHECK_TIME, which `ssl` does not name."""
 
 
 class CertificateError(Exception):
@@ -20,6 +24,7 @@ class Certificate:
         """Read the files. Raises CertificateError."""
         self.paths = (cert_path, key_path)
         self._current = self._load()
+        self._expiry_s = _expiry(self._current, cert_path)
         self.context = _new_context()
         """The context of the listening socket."""
         # The certificate is in a context of its own, which replaces the one of the listener during
@@ -31,6 +36,11 @@ class Certificate:
     def reload(self) -> None:
         """Read the files again for new connections. Raises CertificateError and changes nothing."""
         self._current = self._load()
+        self._expiry_s = _expiry(self._current, self.paths[0])
+
+    def expiry_s(self) -> float | None:
+        """Return when the certificate expires, in seconds since 1970, or None if not known."""
+        return self._expiry_s
 
     def _choose(self, connection: ssl.SSLObject, _name: str | None, _: ssl.SSLContext) -> None:
         connection.context = self._current
@@ -82,3 +92,26 @@ def _refuse_password() -> NoReturn:
     raise CertificateError(
         "tls_key is encrypted: store it without a password, readable only for the server"
     )
+
+
+def _expiry(served: ssl.SSLContext, cert_path: str) -> float | None:
+    """Return when the certificate of a context expires.
+
+    `ssl` decodes only certificates that a peer has sent and that were verified. So a client in
+    memory, which trusts the certificate itself, connects to a server with the context.
+    """
+    trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    trusting.check_hostname = False
+    trusting.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN | _NO_CHECK_TIME
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    server = served.wrap_bio(to_server, to_client, server_side=True)
+    client = trusting.wrap_bio(to_client, to_server)
+    try:
+        trusting.load_verify_locations(cert_path)
+        for side in (client, server, client):
+            with suppress(ssl.SSLWantReadError):
+                side.do_handshake()
+        end = (client.getpeercert() or {}).get("notAfter")
+    except (OSError, ValueError):
+        return None
+    return ssl.cert_time_to_seconds(end) if isinstance(end, str) else None

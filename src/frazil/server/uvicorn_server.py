@@ -50,7 +50,9 @@ def serve(settings: Settings, ready: Callable[[str], None]) -> None:
             timeout_graceful_shutdown=settings.shutdown_timeout_s,
         )
         config.load()
-        config.ssl = None if certificate is None else certificate.context
+        if certificate is not None:
+            config.ssl = certificate.context
+            app.certificate_expiry = certificate.expiry_s
         scheme = "http" if certificate is None else "https"
         server = _Server(config, lambda: ready(url_of(listener, scheme)), app.drain)
         # When uvicorn has ended, it raises the signal again for the handlers that were installed
