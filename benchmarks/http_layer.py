@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from frazil.rest.app import RestApp, Scope
-from frazil.rest.call import Call, Headers, Message, Receive, principal_of, request_id
+from frazil.rest.call import Call, Headers, Message, Receive, request_id
 from frazil.rest.reply import Reply, Send, error_reply
 from frazil.rest.routing import Route
 from frazil.server.assembly import open_app
@@ -109,7 +109,7 @@ def _starlette_route(app: RestApp, route: Route) -> Any:
 
 
 async def _answered(app: RestApp, route: Route, request: Any, own_id: str) -> Reply:
-    principal = principal_of(request.headers.get("authorization"), app.settings.tokens)
+    principal = app.access.principal_of(request.headers.get("authorization")).name
     app.check_load(route)
     segments = {
         name.replace("_", "-"): value.encode() for name, value in request.path_params.items()

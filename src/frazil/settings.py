@@ -12,15 +12,17 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 ENV_PREFIX = "FRAZIL_"
 CONFIG_ENV = "FRAZIL_CONFIG"
 
 _TOKEN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 _SHA256_HEX = re.compile(r"[0-9a-fA-F]{64}")
+_READ_ONLY = "read"
 _MASK = "***"
 _SWITCH = "BOOL"
 
@@ -88,6 +90,17 @@ def _texts(value: object) -> tuple[str, ...]:
     return tuple(_text(part) for part in value)
 
 
+def _public_url(value: object) -> str | None:
+    text = _optional_text(value)
+    if text is None:
+        return None
+    parts = urlsplit(text)
+    surplus = parts.query or parts.fragment or parts.username
+    if parts.scheme not in ("http", "https") or not parts.hostname or surplus:
+        raise ValueError(f"must be a URL such as https://catalog.example.com, not {mask_url(text)}")
+    return text.rstrip("/").removesuffix("/v1")
+
+
 def token_name(name: str) -> str:
     """Return the name of a principal as tokens, logs and events show it."""
     if not _TOKEN_NAME.fullmatch(name):
@@ -98,23 +111,41 @@ def token_name(name: str) -> str:
     return name
 
 
-def _token_lines(lines: Iterable[str]) -> dict[str, str]:
-    tokens: dict[str, str] = {}
-    for line in lines:
-        name, colon, digest = line.strip().partition(":")
-        if not colon or not _SHA256_HEX.fullmatch(digest.strip()):
-            # Do not repeat the line: it may be a token, which must not appear in a log.
+@dataclass(frozen=True, slots=True)
+class Token:
+    """The digest of a principal's token, and whether the principal may change anything."""
+
+    sha256: str
+    read_only: bool = False
+
+    @classmethod
+    def parse(cls, text: str) -> Token:
+        """Parse `sha256` or `sha256:read`."""
+        digest, colon, access = (part.strip() for part in text.partition(":"))
+        if not _SHA256_HEX.fullmatch(digest) or (colon and access != _READ_ONLY):
+            # Do not repeat the text: it may be a token, which must not appear in a log.
             raise ValueError(
-                "must contain name:sha256 entries with 64 hex digits each; "
+                "must contain name:sha256 or name:sha256:read entries with 64 hex digits each; "
                 "`frazil token new NAME` prints one"
             )
+        return cls(digest.lower(), bool(colon))
+
+    def __str__(self) -> str:
+        return f"{self.sha256}:{_READ_ONLY}" if self.read_only else self.sha256
+
+
+def _token_lines(lines: Iterable[str]) -> dict[str, Token]:
+    tokens: dict[str, Token] = {}
+    for line in lines:
+        name, _, entry = line.partition(":")
+        token = Token.parse(entry)
         if token_name(name.strip()) in tokens:
             raise ValueError(f"names the token {name.strip()!r} twice: remove one of them")
-        tokens[name.strip()] = digest.strip().lower()
+        tokens[name.strip()] = token
     return tokens
 
 
-def _tokens(value: object) -> dict[str, str]:
+def _tokens(value: object) -> dict[str, Token]:
     if isinstance(value, str):
         value = [part for part in value.split(",") if part.strip()]
     if isinstance(value, dict):
@@ -188,11 +219,11 @@ class Settings:
         "Listen beyond loopback even if no tokens are configured.",
         metavar=_SWITCH,
     )
-    tokens: Mapping[str, str] = _setting(
+    tokens: Mapping[str, Token] = _setting(
         {},
         _tokens,
-        "Tokens of the server's users: name:sha256 entries separated by commas. "
-        "`frazil token new NAME` creates one.",
+        "Tokens of the server's users: name:sha256 entries separated by commas, or "
+        "name:sha256:read for users who may only read. `frazil token new NAME` creates one.",
         metavar="NAME:SHA256,...",
         flag=False,
         secret=True,
@@ -200,8 +231,30 @@ class Settings:
     tokens_file: str | None = _setting(
         None,
         _optional_text,
-        "A file with one name:sha256 entry per line; blank lines and lines with # are skipped.",
+        "A file with one name:sha256 or name:sha256:read entry per line; blank lines and lines "
+        "with # are skipped. The server reads it again when it changes, and on SIGHUP.",
         metavar="PATH",
+    )
+    tls_cert: str | None = _setting(
+        None,
+        _optional_text,
+        "Serve https with this certificate chain in PEM; needs --tls-key. The server reads both "
+        "files again when they change, and on SIGHUP.",
+        metavar="PATH",
+    )
+    tls_key: str | None = _setting(
+        None,
+        _optional_text,
+        "The private key of --tls-cert in PEM, without a password.",
+        metavar="PATH",
+    )
+    public_url: str | None = _setting(
+        None,
+        _public_url,
+        "The URL that clients use if a proxy stands before the server, such as "
+        "https://catalog.example.com. It is printed for clients; with https it also says that "
+        "the proxy encrypts, so that the server does not warn about plain http.",
+        metavar="URL",
     )
     s3_endpoint: str | None = _setting(
         None,
@@ -299,7 +352,7 @@ class Setting:
     def shown(self, value: Any) -> Any:
         """Return the value for display, with digests and passwords masked."""
         if isinstance(value, Mapping):
-            return dict.fromkeys(value, _MASK)
+            return {name: str(replace(token, sha256=_MASK)) for name, token in value.items()}
         if self.secret and isinstance(value, str):
             return mask_url(value)
         return list(value) if isinstance(value, tuple) else value
@@ -417,8 +470,8 @@ def _unknown_variables(environ: Mapping[str, str]) -> tuple[str, ...]:
 # --- what needs a look beyond one value ---------------------------------------------------------
 
 
-def all_tokens(settings: Settings) -> dict[str, str]:
-    """Return the digest of each principal's token, from `tokens` and `tokens_file` together."""
+def all_tokens(settings: Settings) -> dict[str, Token]:
+    """Return each principal's token, from `tokens` and `tokens_file` together."""
     tokens = dict(settings.tokens)
     if settings.tokens_file is None:
         return tokens

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import frazil
 from frazil.cli.app import app
-from frazil.settings import Settings, all_settings, all_tokens, resolve, token_name
+from frazil.settings import Settings, Token, all_settings, all_tokens, resolve, token_name
 from tests.support.patience import HANG_S
 from tests.support.server import clean_environment
 
@@ -114,15 +114,25 @@ def test_a_new_token_is_one_the_server_will_know(tmp_path: Path) -> None:
     made = json.loads(CliRunner().invoke(app, ["token", "new", "etl", "-o", "json"]).stdout)
     digest = hashlib.sha256(made["token"].encode()).hexdigest()
     assert made["entry"] == f"etl:{digest}"
-    assert resolve({}, {"FRAZIL_TOKENS": made["entry"]}).settings.tokens == {"etl": digest}
+    assert resolve({}, {"FRAZIL_TOKENS": made["entry"]}).settings.tokens == {"etl": Token(digest)}
     kept = tmp_path / "tokens"
     kept.write_text(f"{made['entry']}\n")
-    assert all_tokens(Settings(tokens_file=str(kept))) == {"etl": digest}
+    assert all_tokens(Settings(tokens_file=str(kept))) == {"etl": Token(digest)}
 
     text = CliRunner().invoke(app, ["token", "new", "etl"]).stdout
     token, entry = (line.strip() for line in text.splitlines() if line.startswith("  "))
     assert entry == f"etl:{hashlib.sha256(token.encode()).hexdigest()}"
     assert token != made["token"]
+
+
+def test_a_new_token_can_be_read_only() -> None:
+    arguments = ["token", "new", "bi", "--read-only"]
+    made = json.loads(CliRunner().invoke(app, [*arguments, "-o", "json"]).stdout)
+    digest = hashlib.sha256(made["token"].encode()).hexdigest()
+    assert (made["read-only"], made["entry"]) == (True, f"bi:{digest}:read")
+    tokens = resolve({}, {"FRAZIL_TOKENS": made["entry"]}).settings.tokens
+    assert tokens == {"bi": Token(digest, read_only=True)}
+    assert ":read\n" in CliRunner().invoke(app, arguments).stdout
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a:b", "a,b", "-a", "ü", "x" * 65, "a\nb"])

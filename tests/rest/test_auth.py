@@ -10,6 +10,7 @@ import pytest
 
 from frazil.rest.app import AppSettings
 from frazil.rest.routes import ROUTES
+from frazil.rest.routing import Route
 from tests.rest.stand_in import NAMES, Client, StandInCatalog
 
 TOKENS = {
@@ -63,6 +64,49 @@ def test_the_token_is_the_principal(
     headers = {"Authorization": authorization}
     assert guarded("DELETE", "/v1/namespaces/a", headers=headers).status == 204
     assert catalog.asked("drop_namespace")[0].principal == principal
+
+
+# --- read-only tokens -----------------------------------------------------------------------------
+
+BODIES: dict[str, object] = {
+    "planTableScan": {},
+    "fetchScanTasks": {"plan-task": "p"},
+    "reportMetrics": {
+        "report-type": "commit-report",
+        "table-name": "t",
+        "snapshot-id": 1,
+        "sequence-number": 1,
+        "operation": "append",
+        "metrics": {},
+    },
+}
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.operation)
+def test_a_read_only_token_may_do_what_changes_nothing(
+    make_client: Callable[..., Client], route: Route
+) -> None:
+    guarded = make_client(tokens=TOKENS, read_only=frozenset({"ann"}))
+    body = BODIES.get(route.operation)
+    ann, bob = ({"Authorization": f"Bearer {token}"} for token in ("secret-a", "secret-b"))
+    got = guarded(route.method, route.path.format_map(NAMES), body, headers=ann)
+    assert (got.status == 403) == route.changes
+    if route.changes:
+        assert got.error["type"] == "ForbiddenException"
+        assert "the token 'ann' is read-only" in got.error["message"]
+        assert not guarded.catalog.calls
+        assert guarded(route.method, route.path.format_map(NAMES), headers=bob).status != 403
+
+
+def test_replaced_tokens_hold_for_the_next_request(guarded: Client) -> None:
+    ann = {"Authorization": "Bearer secret-a"}
+    assert guarded("DELETE", "/v1/namespaces/a", headers=ann).status == 204
+    guarded.app.use_tokens({"ann": TOKENS["ann"]}, frozenset({"ann"}))
+    assert guarded("DELETE", "/v1/namespaces/a", headers=ann).status == 403
+    # Without any token left, nobody may do anything: the server does not become open.
+    guarded.app.use_tokens({}, frozenset())
+    for headers in (ann, {}):
+        assert guarded("GET", "/v1/namespaces", headers=headers).status == 401
 
 
 def test_health_needs_no_token(guarded: Client) -> None:

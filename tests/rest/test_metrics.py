@@ -5,19 +5,25 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import shutil
 import urllib.error
 import urllib.request
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, get_args
 
 import pytest
+import requests
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
 from prometheus_client.parser import text_string_to_metric_families as families
 
+import frazil
 from frazil import Client, Table
+from frazil.commit.pipeline.commit_metrics import OPERATIONS, Outcome
+from frazil.wire.conflicts import ConflictClause
 from frazil.wire.declared_content import ValueMap
-from frazil.wire.errors import NotFound
+from frazil.wire.errors import NotFound, ValidationError
 from scripts.java import ROOT
 from tests.client.conftest import BY_DAY, SCHEMA, declared
 from tests.support.patience import HANG_S
@@ -160,6 +166,75 @@ def test_requests_are_counted_by_operation_and_status(server: RunningServer) -> 
     assert Counted(server)("http_requests_in_flight") == 1
 
 
+def test_commits_are_counted_by_operation_and_outcome(server: RunningServer, table: Table) -> None:
+    name = f"m.{table.identifier.name}"
+    with Client(server.url) as client:
+        client.create_table("m.second", SCHEMA)
+        file = declared(table, "counted", "2026-05-03")
+        path = f"{server.url}/v1/namespaces/m/tables/{table.identifier.name}"
+        stale = {"type": "assert-table-uuid", "uuid": str(uuid.uuid4())}
+        properties = [{"action": "set-properties", "updates": {"k": "v"}}]
+
+        def commit(body: Any, key: str | None = None, url: str = path) -> int:
+            headers = {"Idempotency-Key": key} if key else {}
+            return requests.post(url, json=body, headers=headers, timeout=HANG_S).status_code
+
+        def run() -> None:
+            client.append_files(name, [file])
+            with pytest.raises(ValidationError):
+                client.append_files(name, [file])
+            key = str(uuid.uuid4())
+            for _ in range(2):
+                assert commit({"requirements": [], "updates": properties}, key) == 200
+            assert commit({"requirements": [stale], "updates": properties}) == 409
+            changes = [
+                {
+                    "identifier": {"namespace": ["m"], "name": each},
+                    "requirements": [],
+                    "updates": properties,
+                }
+                for each in (table.identifier.name, "second")
+            ]
+            url = f"{server.url}/v1/transactions/commit"
+            assert commit({"table-changes": changes}, url=url) == 204
+            client.drop_table("m.second")
+
+        grown = differences(server, run)
+    assert grown("commits_total", operation="append", outcome="committed") == 1
+    assert grown("commits_total", operation="append", outcome="conflict") == 1
+    assert grown("commit_conflicts_total", clause="duplicate-file") == 1
+    assert grown("commits_total", operation="metadata", outcome="committed") == 1
+    assert grown("commits_total", operation="metadata", outcome="repeated") == 1
+    assert grown("commits_total", operation="metadata", outcome="stale") == 1
+    assert grown("commits_total", operation="transaction", outcome="committed") == 1
+    # The repeated commit was answered before it reached the queue.
+    assert grown("commit_group_requests_count") == 5
+    assert grown("commit_group_requests_sum") == 5
+    assert grown("commit_queue_seconds_count") == 5
+    # A dropped table is a round of its own; a refused commit writes and swaps nothing.
+    assert grown("commit_phase_seconds_count", phase="build") == 6
+    assert grown("commit_phase_seconds_count", phase="swap") == 4
+    assert grown("commit_phase_seconds_sum", phase="write") > 0
+    assert Counted(server)("commit_queued_requests") == 0
+
+
+def test_every_outcome_is_there_before_it_happens(server: RunningServer) -> None:
+    now = Counted(server)
+    for outcome in get_args(Outcome):
+        for operation in OPERATIONS:
+            assert now.known("commits_total", operation=operation, outcome=outcome)
+    for clause in get_args(ConflictClause):
+        assert now.known("commit_conflicts_total", clause=clause)
+
+
+def test_the_disks_and_the_version_are_shown(server: RunningServer) -> None:
+    now = Counted(server)
+    for content, path in (("warehouse", server.warehouse), ("database", server.directory)):
+        assert now("disk_bytes", content=content) == shutil.disk_usage(path).total
+        assert 0 < now("disk_free_bytes", content=content) < now("disk_bytes", content=content)
+    assert now("build_info", version=frazil.__version__) == 1
+
+
 def test_both_formats_can_be_parsed(server: RunningServer) -> None:
     text, kind = scraped(server)
     assert kind.startswith("text/plain; version=0.0.4")
@@ -173,7 +248,8 @@ def test_both_formats_can_be_parsed(server: RunningServer) -> None:
 def test_every_metric_is_documented(server: RunningServer) -> None:
     text, _ = scraped(server)
     known = {one.name for one in families(text) if one.name.startswith("frazil_")}
-    section = (ROOT / "docs" / "planning.md").read_text().partition("## Metrics")[2]
+    document = (ROOT / "docs" / "operations.md").read_text()
+    section = document.partition("## Metrics")[2].partition("\n### ")[0]
     named = re.findall(r"`(frazil_[a-z_]+)`", section)
     assert {name.removesuffix("_total") for name in named} == known
     assert len(named) == len(set(named))

@@ -86,6 +86,8 @@ def test_an_operation_describes_its_route(route: Any) -> None:
         item.get("$ref", "").rsplit("/", 1)[-1] for item in operation.get("parameters", ())
     }
     assert ("idempotency-key" in references) == route.changes
+    # Read-only tokens.
+    assert ("403" in operation["responses"]) == route.changes
     assert (operation.get("security") == []) == route.open
     assert not (route.commits and "503" in operation["responses"])
     item = DOCUMENT["paths"][route.path].get("parameters", ())

@@ -114,3 +114,16 @@ def test_what_is_not_http_gets_the_standard_error(address: tuple[str, int], junk
     head, _, body = talk(address, junk).partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 400 ")
     assert json.loads(body)["error"]["type"] == "BadRequestException"
+
+
+def test_a_tls_handshake_in_pieces_gets_a_whole_answer(address: tuple[str, int]) -> None:
+    with socket.create_connection(address, timeout=HANG_S) as connection:
+        connection.sendall(b"\x16\x03\x01\x07")
+        answer = b""
+        while b"}}" not in answer:
+            answer += connection.recv(65536)
+            connection.sendall(b"the rest of the handshake")
+        assert answer.startswith(b"HTTP/1.1 400 ")
+        assert b"this port speaks http" in answer
+        # The server has nothing more to say, but it does not reset the connection.
+        assert connection.recv(65536) == b""

@@ -6,8 +6,16 @@ import socket
 
 import pytest
 
-from frazil.server.listen import StartRefused, bind, check_exposure, is_loopback, url_of
-from frazil.settings import Settings
+from frazil.server.listen import (
+    StartRefused,
+    bind,
+    check_exposure,
+    check_tokens,
+    is_loopback,
+    url_of,
+    warn_of_plain_tokens,
+)
+from frazil.settings import Settings, Token
 from tests.support.patience import HANG_S
 
 
@@ -24,6 +32,29 @@ def test_other_addresses_need_tokens_or_insecure(host: str) -> None:
     assert caught.value.usage
     check_exposure(Settings(host=host), has_tokens=True)
     check_exposure(Settings(host=host, insecure=True), has_tokens=False)
+
+
+def test_tokens_over_plain_http_are_warned_about(caplog: pytest.LogCaptureFixture) -> None:
+    for quiet in (
+        Settings(),
+        Settings(host="0.0.0.0", tls_cert="c", tls_key="k"),
+        Settings(host="0.0.0.0", public_url="https://catalog.example.com"),
+    ):
+        warn_of_plain_tokens(quiet, has_tokens=True)
+    warn_of_plain_tokens(Settings(host="0.0.0.0"), has_tokens=False)
+    assert not caplog.records
+    for loud in (Settings(host="0.0.0.0"), Settings(host="::", public_url="http://catalog")):
+        warn_of_plain_tokens(loud, has_tokens=True)
+        assert f"tokens are sent to {loud.host} over plain http" in caplog.records[-1].message
+    assert len(caplog.records) == 2
+
+
+def test_a_file_for_tokens_must_have_one() -> None:
+    check_tokens(Settings(), {})
+    check_tokens(Settings(tokens_file="t"), {"a": Token("0" * 64)})
+    with pytest.raises(StartRefused, match="tokens_file t has no entry") as caught:
+        check_tokens(Settings(tokens_file="t"), {})
+    assert caught.value.usage
 
 
 def test_an_address_of_another_machine_is_refused() -> None:

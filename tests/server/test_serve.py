@@ -256,6 +256,8 @@ def test_settings_reach_the_server(tmp_path: Path) -> None:
         ({"allow_location": ("gopher://x",)}, "gopher"),
         ({"s3_endpoint": "nowhere"}, "FRAZIL_S3_ENDPOINT"),
         ({"tokens_file": "none"}, "tokens_file none cannot be read"),
+        ({"tokens_file": "/dev/null"}, "tokens_file /dev/null has no entry"),
+        ({"tls_cert": "none", "tls_key": "none"}, "tls_cert none cannot be read"),
     ],
 )
 def test_what_cannot_work_is_refused_at_the_start(

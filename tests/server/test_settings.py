@@ -11,6 +11,7 @@ from frazil.settings import (
     Setting,
     Settings,
     SettingsError,
+    Token,
     all_settings,
     all_tokens,
     extra_locations,
@@ -38,11 +39,23 @@ VALUES: dict[str, tuple[Any, str, str, list[Any]]] = {
     "insecure": (True, "true", "true", [True, True, True]),
     "tokens": (
         None,
-        f"a:{DIGEST_A.upper()}, b:{DIGEST_B}",
-        f'{{ c = "{DIGEST_A}" }}',
-        [None, {"a": DIGEST_A, "b": DIGEST_B}, {"c": DIGEST_A}],
+        f"a:{DIGEST_A.upper()}, b:{DIGEST_B}:read",
+        f'{{ c = "{DIGEST_A}", d = "{DIGEST_B}:read" }}',
+        [
+            None,
+            {"a": Token(DIGEST_A), "b": Token(DIGEST_B, read_only=True)},
+            {"c": Token(DIGEST_A), "d": Token(DIGEST_B, read_only=True)},
+        ],
     ),
     "tokens_file": ("t1", "t2", '"t3"', ["t1", "t2", "t3"]),
+    "tls_cert": ("c1", "c2", '"c3"', ["c1", "c2", "c3"]),
+    "tls_key": ("k1", "k2", '"k3"', ["k1", "k2", "k3"]),
+    "public_url": (
+        "http://a:1",
+        "https://b/",
+        '"https://c/v1"',
+        ["http://a:1", "https://b", "https://c"],
+    ),
     "s3_endpoint": ("http://1", "http://2", '"http://3"', ["http://1", "http://2", "http://3"]),
     "s3_region": ("r1", "r2", '"r3"', ["r1", "r2", "r3"]),
     "s3_path_style": (False, "on", "true", [False, True, True]),
@@ -143,7 +156,16 @@ def test_a_wrong_variable_is_refused_by_its_name(name: str, value: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", ["secret-token", "a:short", f"a b:{DIGEST_A}", f"a:{DIGEST_A},a:{DIGEST_B}", ":"]
+    "value",
+    [
+        "secret-token",
+        "a:short",
+        f"a b:{DIGEST_A}",
+        f"a:{DIGEST_A},a:{DIGEST_B}",
+        f"a:{DIGEST_A}:write",
+        f"a:{DIGEST_A}:",
+        ":",
+    ],
 )
 def test_wrong_tokens_are_refused_and_not_repeated(value: str) -> None:
     with pytest.raises(SettingsError) as caught:
@@ -154,16 +176,33 @@ def test_wrong_tokens_are_refused_and_not_repeated(value: str) -> None:
 
 def test_tokens_come_from_the_file_too(tmp_path: Path) -> None:
     path = tmp_path / "tokens"
-    path.write_text(f"# writers\n\netl:{DIGEST_B}\n")
-    settings = Settings(tokens={"ops": DIGEST_A}, tokens_file=str(path))
-    assert all_tokens(settings) == {"ops": DIGEST_A, "etl": DIGEST_B}
+    path.write_text(f"# writers\n\netl:{DIGEST_B}\n bi : {DIGEST_A} : read \n")
+    ops = Token(DIGEST_A)
+    assert all_tokens(Settings(tokens={"ops": ops}, tokens_file=str(path))) == {
+        "ops": ops,
+        "etl": Token(DIGEST_B),
+        "bi": Token(DIGEST_A, read_only=True),
+    }
     with pytest.raises(SettingsError, match="'etl' is both"):
-        all_tokens(Settings(tokens={"etl": DIGEST_A}, tokens_file=str(path)))
+        all_tokens(Settings(tokens={"etl": ops}, tokens_file=str(path)))
     with pytest.raises(SettingsError, match="cannot be read"):
         all_tokens(Settings(tokens_file=str(tmp_path / "none")))
     path.write_text("not an entry\n")
     with pytest.raises(SettingsError, match="must contain name:sha256"):
         all_tokens(Settings(tokens_file=str(path)))
+
+
+def test_shown_tokens_have_no_digest() -> None:
+    tokens = {"a": Token(DIGEST_A), "b": Token(DIGEST_B, read_only=True)}
+    (setting,) = (each for each in all_settings() if each.name == "tokens")
+    assert setting.shown(tokens) == {"a": "***", "b": "***:read"}
+
+
+@pytest.mark.parametrize("url", ["catalog.example.com", "ftp://c", "https://", "https://u:p@c"])
+def test_a_public_url_has_a_scheme_and_a_host(url: str) -> None:
+    with pytest.raises(SettingsError, match=r"FRAZIL_PUBLIC_URL.*must be a URL such as") as caught:
+        resolve({}, {"FRAZIL_PUBLIC_URL": url})
+    assert "u:p@" not in str(caught.value)
 
 
 def test_variables_that_are_no_setting_are_told() -> None:

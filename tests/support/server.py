@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import ssl
 import subprocess
 import sys
 import time
@@ -74,6 +75,7 @@ def start_server(
     *flags: str,
     env: Mapping[str, str] | None = None,
     command: Sequence[str] = COMMAND,
+    ca_file: Path | None = None,
 ) -> RunningServer:
     """Start a server on a free port in the directory; wait until `/readyz` succeeds."""
     directory.mkdir(parents=True, exist_ok=True)
@@ -91,7 +93,7 @@ def start_server(
             stderr=subprocess.STDOUT,
         )
     try:
-        url = _wait_until_ready(process, log_path)
+        url = _wait_until_ready(process, log_path, ca_file)
     except BaseException:
         process.kill()
         process.wait()
@@ -99,22 +101,25 @@ def start_server(
     return RunningServer(url, process, directory, log_path)
 
 
-def _wait_until_ready(process: subprocess.Popen[bytes], log_path: Path) -> str:
+def _wait_until_ready(
+    process: subprocess.Popen[bytes], log_path: Path, ca_file: Path | None
+) -> str:
     deadline = time.monotonic() + HANG_S
     while time.monotonic() < deadline:
         said = log_path.read_text(errors="replace")
         if process.poll() is not None:
             raise AssertionError(f"the server ended with {process.returncode}:\n{said}")
         address = ADDRESS.search(said)
-        if address is not None and _is_ready(address[0]):
+        if address is not None and _is_ready(address[0], ca_file):
             return address[0]
         time.sleep(0.02)
     raise AssertionError(f"the server was not ready after {HANG_S} s:\n{said}")
 
 
-def _is_ready(url: str) -> bool:
+def _is_ready(url: str, ca_file: Path | None) -> bool:
+    context = None if ca_file is None else ssl.create_default_context(cafile=ca_file)
     try:
-        with urllib.request.urlopen(f"{url}/readyz", timeout=5) as answer:
+        with urllib.request.urlopen(f"{url}/readyz", timeout=5, context=context) as answer:
             return bool(answer.status == 200)
     except (urllib.error.URLError, ConnectionError, TimeoutError):
         return False
@@ -126,9 +131,10 @@ def running_server(
     *flags: str,
     env: Mapping[str, str] | None = None,
     command: Sequence[str] = COMMAND,
+    ca_file: Path | None = None,
 ) -> Iterator[RunningServer]:
     """Run a server for one block; it must end cleanly, unless the block ends it."""
-    server = start_server(directory, *flags, env=env, command=command)
+    server = start_server(directory, *flags, env=env, command=command, ca_file=ca_file)
     try:
         yield server
     except BaseException:

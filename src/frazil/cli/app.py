@@ -63,12 +63,15 @@ def config_show(resolved: Resolved, output: OutputOption = Output.TEXT) -> None:
 @token_app.command("new")
 def token_new(
     name: Annotated[str, typer.Argument(help="Name of the principal in logs and events.")],
+    read_only: Annotated[
+        bool, typer.Option("--read-only", help="The token may read and plan, but change nothing.")
+    ] = False,
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Create a token. It is shown once; the server stores only its digest."""
     from frazil.cli.server.server_commands import new_token
 
-    new_token(name, output)
+    new_token(name, read_only, output)
 
 
 @app.command()

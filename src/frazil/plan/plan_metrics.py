@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from typing import Final
 
 from frazil.plan.scan_walk import Cancelled, Counts
-from frazil.read.counters import Durations, Stopwatch
+from frazil.read.counters import Histogram, HistogramCounts
 
 PLAN_SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 COMPLETED: Final = "completed"
@@ -27,7 +27,7 @@ class PlanCounts:
     """Responses that asked the client to fetch its plan later."""
     task_pages: int
     task_files: int
-    seconds: Durations
+    seconds: HistogramCounts
 
 
 class PlanMetrics:
@@ -40,7 +40,7 @@ class PlanMetrics:
         self._submitted = 0
         self._task_pages = 0
         self._task_files = 0
-        self._seconds = Stopwatch(PLAN_SECONDS)
+        self._seconds = Histogram(PLAN_SECONDS)
 
     @contextmanager
     def planning(self) -> Iterator[None]:

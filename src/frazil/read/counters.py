@@ -141,31 +141,31 @@ class CacheCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class Durations:
-    """A histogram of durations."""
+class HistogramCounts:
+    """The current counts of a histogram."""
 
-    bounds_s: Sequence[float]
+    bounds: Sequence[float]
     counts: Sequence[int]
-    """The number of calls for each bound: at most this bound, and longer than the previous one.
-    The last number counts the calls that took longer than all bounds."""
-    total_s: float
+    """The number of values for each bound: at most this bound, and above the previous one. The
+    last number counts the values above all bounds."""
+    total: float
 
 
-class Stopwatch:
-    """Counts durations in a histogram. It is thread-safe."""
+class Histogram:
+    """Counts durations or sizes by their magnitude. It is thread-safe."""
 
-    def __init__(self, bounds_s: Sequence[float]) -> None:
-        self._bounds_s = tuple(bounds_s)
-        self._counts = [0] * (len(self._bounds_s) + 1)
-        self._total_s = 0.0
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self._bounds = tuple(bounds)
+        self._counts = [0] * (len(self._bounds) + 1)
+        self._total = 0.0
         self._lock = threading.Lock()
 
-    def add(self, duration_s: float) -> None:
-        bucket = bisect_left(self._bounds_s, duration_s)
+    def add(self, value: float) -> None:
+        bucket = bisect_left(self._bounds, value)
         with self._lock:
             self._counts[bucket] += 1
-            self._total_s += duration_s
+            self._total += value
 
-    def read(self) -> Durations:
+    def read(self) -> HistogramCounts:
         with self._lock:
-            return Durations(self._bounds_s, tuple(self._counts), self._total_s)
+            return HistogramCounts(self._bounds, tuple(self._counts), self._total)

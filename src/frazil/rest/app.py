@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeAlias, TypeVar
 from urllib.parse import quote
 
 from frazil.commit.pipeline.pending_requests import IdempotencyKey
-from frazil.read.counters import Durations, Stopwatch
+from frazil.read.counters import Histogram, HistogramCounts
+from frazil.rest.access import Access, Principal
 from frazil.rest.call import (
     BodyBudget,
     BodyLimits,
@@ -28,7 +29,6 @@ from frazil.rest.call import (
     Lease,
     Receive,
     key_of,
-    principal_of,
     read_body,
     request_id,
 )
@@ -76,6 +76,9 @@ class AppSettings:
     tokens: Mapping[str, str] = field(default_factory=dict)
     """Names of principals and the SHA-256 of their tokens in hex. If empty, no token is needed."""
 
+    read_only: frozenset[str] = frozenset()
+    """The principals that may change nothing."""
+
     config_defaults: Mapping[str, str] = field(default_factory=dict)
     config_overrides: Mapping[str, str] = field(default_factory=dict)
     """Properties that `/v1/config` returns to clients."""
@@ -95,6 +98,9 @@ class AppSettings:
     max_requests_in_flight: int = 1000
     body_timeout_s: float = 60.0
     """How long a body may take to arrive after the headers."""
+
+    local_files: Mapping[str, str] = field(default_factory=dict)
+    """What the server stores on local disks, and where. The metrics show the space left there."""
 
     ready_timeout_s: float = 5.0
     worker_threads: int = 16
@@ -128,7 +134,7 @@ class RequestCounts:
 
     def __init__(self) -> None:
         self._requests: dict[tuple[str, int], int] = {}
-        self._seconds: dict[str, Stopwatch] = {}
+        self._seconds: dict[str, Histogram] = {}
         self._lock = threading.Lock()
 
     def add(self, operation: str, status: int, duration_s: float) -> None:
@@ -137,7 +143,7 @@ class RequestCounts:
             self._requests[key] = self._requests.get(key, 0) + 1
             seconds = self._seconds.get(operation)
             if seconds is None:
-                seconds = self._seconds[operation] = Stopwatch(_DURATION_BOUNDS_S)
+                seconds = self._seconds[operation] = Histogram(_DURATION_BOUNDS_S)
         seconds.add(duration_s)
 
     def requests(self) -> dict[tuple[str, int], int]:
@@ -145,11 +151,11 @@ class RequestCounts:
         with self._lock:
             return dict(self._requests)
 
-    def seconds(self) -> dict[str, Durations]:
+    def seconds(self) -> dict[str, HistogramCounts]:
         """Return the durations by operation."""
         with self._lock:
-            stopwatches = dict(self._seconds)
-        return {operation: stopwatch.read() for operation, stopwatch in stopwatches.items()}
+            histograms = dict(self._seconds)
+        return {operation: histogram.read() for operation, histogram in histograms.items()}
 
 
 class RestApp:
@@ -173,6 +179,9 @@ class RestApp:
         self.render = Renderer(settings.table_config)
         self.request_counts = RequestCounts()
         self.draining = False
+        self.certificate_expiry: Callable[[], float | None] = lambda: None
+        """Returns when the server's certificate expires, in seconds since 1970."""
+        self.access = Access(settings.tokens, settings.read_only, required=bool(settings.tokens))
         self.router = Router(routes)
         self.body_budget = BodyBudget(settings.max_bytes_in_flight)
         self._limits = BodyLimits(settings.max_request_bytes, settings.body_timeout_s)
@@ -183,6 +192,10 @@ class RestApp:
     def drain(self) -> None:
         """Answer new changes with 429 and `/readyz` with 503; running requests continue."""
         self.draining = True
+
+    def use_tokens(self, tokens: Mapping[str, str], read_only: frozenset[str]) -> None:
+        """Replace the tokens for all later requests. Without any, all of them are refused."""
+        self.access = Access(tokens, read_only, self.access.required)
 
     def close(self) -> None:
         """Wait for running calls of the catalog. Call this only when nothing is served any more."""
@@ -280,7 +293,7 @@ class _Exchange:
         self.id = request_id(self._headers.get("x-request-id"))
         self._route: Route | None = None
         self._call: Call | None = None
-        self._principal: str | None = None
+        self._principal: Principal | None = None
         self.lease = Lease(app.body_budget)
 
     async def answer(self, receive: Receive) -> Reply:
@@ -298,23 +311,28 @@ class _Exchange:
         match = self._app.router.find(self._raw_path)
         is_open = match is not None and all(route.open for route in match.routes.values())
         if not is_open:
-            tokens = self._app.settings.tokens
-            self._principal = principal_of(self._headers.get("authorization"), tokens)
+            authorization = self._headers.get("authorization")
+            self._principal = self._app.access.principal_of(authorization)
         if match is None:
             raise no_such_route(self._raw_path)
         return match.route(self.method), match.segments
 
     async def _handle(self, route: Route, segments: dict[str, bytes], receive: Receive) -> Reply:
         self._app.check_load(route)
+        principal = self._principal or Principal("")
         call = self._call = Call(
             route,
             self._raw_path,
             self._query_string,
             segments,
             self._headers,
-            self._principal or "",
+            principal.name,
             self.id,
+            principal.read_only,
         )
+        if route.changes and self._headers.get("idempotency-key") is None:
+            # With a key, the catalog refuses the request after it has looked for a stored answer.
+            call.context().check_may_change()
         path = (self._raw_path, self._query_string)
         call.request, call.body_bytes, call.key = await self._app.read(
             route, self._headers, path, receive, self.lease
@@ -337,7 +355,7 @@ class _Exchange:
             "request",
             extra={
                 "id": self.id,
-                "principal": self._principal,
+                "principal": None if self._principal is None else self._principal.name,
                 "method": self.method,
                 "path": self._logged_path().decode("ascii", "backslashreplace"),
                 "operation": self.operation,

@@ -5,11 +5,10 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import hmac
 import re
 import uuid
 import zlib
-from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import parse_qsl
@@ -20,7 +19,6 @@ from frazil.wire.errors import (
     BadRequest,
     NoSuchTable,
     NoSuchView,
-    NotAuthorized,
     PayloadTooLarge,
     TooManyRequests,
     UnsupportedMediaType,
@@ -92,31 +90,6 @@ def prefers_minimal(prefer: str | None) -> bool:
             # If a preference is repeated, the RFC uses the first.
             return value.strip().strip('"').lower() == "minimal"
     return False
-
-
-ANONYMOUS = "anonymous"
-
-
-def principal_of(authorization: str | None, tokens: Mapping[str, str]) -> str:
-    """Return the name of the token in an Authorization header.
-
-    `tokens` maps names to SHA-256 digests; without any, everyone is anonymous. Every digest is
-    compared, in constant time, so that the duration reveals nothing about them.
-    """
-    if not tokens:
-        return ANONYMOUS
-    scheme, _, token = (authorization or "").strip().partition(" ")
-    if scheme.lower() != "bearer" or not token.strip():
-        raise NotAuthorized("send a token as `Authorization: Bearer <token>`")
-    # Header values were decoded as latin-1, so this restores the bytes that were sent.
-    digest = hashlib.sha256(token.strip().encode("latin-1")).hexdigest()
-    principal: str | None = None
-    for name, known_digest in tokens.items():
-        if hmac.compare_digest(digest, known_digest):
-            principal = name
-    if principal is None:
-        raise NotAuthorized("the token is not known to this server")
-    return principal
 
 
 _JSON_TYPE = re.compile(r"application/(json|[a-z0-9!#$&^_.+-]+\+json)")
@@ -303,6 +276,8 @@ class Call:
     headers: Headers
     principal: str
     request_id: str
+    read_only: bool = False
+    """Whether the principal may change nothing."""
     request: Any = None
     """The decoded body."""
     body_bytes: int = 0
@@ -318,7 +293,7 @@ class Call:
         return self.request
 
     def context(self) -> Context:
-        return Context(self.principal, self.request_id, self.key, self.body_bytes)
+        return Context(self.principal, self.request_id, self.key, self.body_bytes, self.read_only)
 
     # --- the path -------------------------------------------------------------------------------
 

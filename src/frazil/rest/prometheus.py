@@ -6,7 +6,9 @@ handler of `/metrics` imports this module, at the first scrape.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
@@ -20,10 +22,13 @@ from prometheus_client.metrics_core import (
 )
 from prometheus_client.registry import Collector
 
+from frazil.version import __version__
+
 if TYPE_CHECKING:
+    from frazil.commit.pipeline.commit_metrics import CommitCounts
     from frazil.plan.plan_metrics import PlanCounts
     from frazil.plan.scan_walk import Counts
-    from frazil.read.counters import CacheCounts, Durations
+    from frazil.read.counters import CacheCounts, HistogramCounts
     from frazil.rest.app import RestApp
 
 Values = Mapping[tuple[str, ...], float]
@@ -51,6 +56,14 @@ class _FrazilCollector(Collector):
         yield from _read_metrics(cache)
         yield from _plan_metrics(self._app.planner.metrics.read())
         yield from _http_metrics(self._app)
+        yield from _commit_metrics(self._app.catalog.commit_counts())
+        yield from _process_metrics(self._app.settings.local_files)
+        expiry_s = self._app.certificate_expiry()
+        yield _gauge(
+            "frazil_certificate_expiry_timestamp_seconds",
+            "When the server's certificate expires",
+            {} if expiry_s is None else {(): expiry_s},
+        )
 
 
 def _cache_metrics(counts: CacheCounts) -> Iterator[Metric]:
@@ -171,6 +184,62 @@ def _http_metrics(app: RestApp) -> Iterator[Metric]:
     )
 
 
+def _commit_metrics(counts: CommitCounts) -> Iterator[Metric]:
+    yield _counter(
+        "frazil_commits",
+        "Commits to tables and views by what they do and how they ended",
+        counts.outcomes,
+        ("operation", "outcome"),
+    )
+    yield _counter(
+        "frazil_commit_conflicts",
+        "Refused commits by the clause or rule that failed",
+        {(clause,): number for clause, number in counts.conflicts.items()},
+        ("clause",),
+    )
+    yield _counter(
+        "frazil_commit_lost_swaps",
+        "Rounds that ran again because another process changed the table first",
+        {(): counts.lost_swaps},
+    )
+    yield _gauge(
+        "frazil_commit_queued_requests", "Requests that wait in queues", {(): counts.queued}
+    )
+    yield _histogram(
+        "frazil_commit_group_requests",
+        "Commits that shared one metadata file and one swap",
+        {(): counts.group_requests},
+    )
+    yield _histogram(
+        "frazil_commit_queue_seconds",
+        "How long commits waited for the group before them",
+        {(): counts.queue_seconds},
+    )
+    yield _histogram(
+        "frazil_commit_phase_seconds",
+        "Duration of the phases of a round: build, write, swap",
+        {(phase,): seconds for phase, seconds in counts.phase_seconds.items()},
+        ("phase",),
+    )
+
+
+def _process_metrics(local_files: Mapping[str, str]) -> Iterator[Metric]:
+    yield _gauge(
+        "frazil_build_info", "The version of the server", {(__version__,): 1}, ("version",)
+    )
+    total: dict[tuple[str, ...], float] = {}
+    free: dict[tuple[str, ...], float] = {}
+    for content, path in local_files.items():
+        # A missing disk must not hide the other metrics.
+        with suppress(OSError):
+            disk = os.statvfs(path)
+            total[(content,)] = disk.f_blocks * disk.f_frsize
+            # Not `f_bfree`, which includes blocks that only root may use.
+            free[(content,)] = disk.f_bavail * disk.f_frsize
+    yield _gauge("frazil_disk_bytes", "Size of the disk", total, ("content",))
+    yield _gauge("frazil_disk_free_bytes", "Space left on the disk", free, ("content",))
+
+
 # --- families -------------------------------------------------------------------------------------
 
 
@@ -191,16 +260,16 @@ def _gauge(name: str, text: str, values: Values, labels: tuple[str, ...] = ()) -
 def _histogram(
     name: str,
     text: str,
-    values: Mapping[tuple[str, ...], Durations],
+    values: Mapping[tuple[str, ...], HistogramCounts],
     labels: tuple[str, ...] = (),
 ) -> Metric:
     family = HistogramMetricFamily(name, text, labels=labels)
-    for key, durations in values.items():
-        family.add_metric(key, _buckets(durations), durations.total_s)
+    for key, counts in values.items():
+        family.add_metric(key, _buckets(counts), counts.total)
     return family
 
 
-def _buckets(durations: Durations) -> list[tuple[str, float]]:
+def _buckets(counts: HistogramCounts) -> list[tuple[str, float]]:
     """Return cumulative buckets, as Prometheus expects; the last has no upper bound."""
-    bounds = [*(str(float(bound)) for bound in durations.bounds_s), "+Inf"]
-    return list(zip(bounds, accumulate(durations.counts), strict=True))
+    bounds = [*(str(float(bound)) for bound in counts.bounds), "+Inf"]
+    return list(zip(bounds, accumulate(counts.counts), strict=True))

@@ -8,13 +8,14 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from frazil.commit.catalog.operations import Catalog
-from frazil.db.base import DatabaseRefused, DatabaseUnavailable
+from frazil.db.base import Database, DatabaseRefused, DatabaseUnavailable
 from frazil.db.connect import connect
+from frazil.db.sqlite import SqliteDatabase
 from frazil.plan.planner import PlanLimits, Planner
 from frazil.rest.app import AppSettings, RestApp
 from frazil.server.listen import StartRefused
 from frazil.server.warehouse_storage import prepare_warehouse, s3_settings
-from frazil.settings import Settings, extra_locations, warehouse_location
+from frazil.settings import Settings, Token, all_tokens, extra_locations, warehouse_location
 from frazil.store.locations import AllowedLocations
 from frazil.store.object_store import StoreError
 from frazil.store.s3_settings import S3Settings
@@ -25,10 +26,11 @@ PLAN_SECRET = "plans"
 """Name of the secret that signs plan ids and task tokens; all replicas share it."""
 
 _MAX_BYTES_IN_FLIGHT = 1 << 30
+_FILE = "file://"
 
 
 @contextmanager
-def open_app(settings: Settings, tokens: Mapping[str, str]) -> Iterator[RestApp]:
+def open_app(settings: Settings, tokens: Mapping[str, Token]) -> Iterator[RestApp]:
     """Open the catalog and yield its application; on exit close everything in reverse order.
 
     Raises StartRefused.
@@ -38,7 +40,6 @@ def open_app(settings: Settings, tokens: Mapping[str, str]) -> Iterator[RestApp]
         try:
             allowed = AllowedLocations(warehouse, extra_locations(settings))
             s3 = s3_settings(settings, os.environ)
-            app_settings = rest_settings(settings, tokens, s3 if _uses_s3(allowed) else None)
             database = connect(settings.database)
             opened.callback(database.close)
             database.migrate()
@@ -46,6 +47,12 @@ def open_app(settings: Settings, tokens: Mapping[str, str]) -> Iterator[RestApp]
             opened.callback(store.close)
             prepare_warehouse(store, warehouse)
             plan_secret = database.secret(PLAN_SECRET)
+            app_settings = rest_settings(
+                settings,
+                tokens,
+                s3 if _uses_s3(allowed) else None,
+                dict(_local_files(settings, database)),
+            )
         except (FrazilError, StoreError, DatabaseRefused, DatabaseUnavailable, ValueError) as error:
             raise StartRefused(str(error)) from error
         catalog = Catalog(
@@ -68,20 +75,47 @@ def open_app(settings: Settings, tokens: Mapping[str, str]) -> Iterator[RestApp]
 
 
 def rest_settings(
-    settings: Settings, tokens: Mapping[str, str], s3: S3Settings | None
+    settings: Settings,
+    tokens: Mapping[str, Token],
+    s3: S3Settings | None,
+    local_files: Mapping[str, str],
 ) -> AppSettings:
     return AppSettings(
-        tokens=tokens,
+        tokens=_digests(tokens),
+        read_only=_read_only(tokens),
         # Defaults, not overrides: a client may reach the store under another address.
         config_defaults={} if s3 is None else s3.client_properties(),
         idempotency_key_lifetime=f"PT{settings.idempotency_lifetime_s}S",
+        local_files=local_files,
         max_request_bytes=settings.max_request_bytes,
         max_bytes_in_flight=max(_MAX_BYTES_IN_FLIGHT, settings.max_request_bytes),
     )
 
 
+def use_tokens(app: RestApp, settings: Settings) -> None:
+    """Read the tokens again. Without any, every request is refused. Raises SettingsError."""
+    tokens = all_tokens(settings)
+    app.use_tokens(_digests(tokens), _read_only(tokens))
+
+
+def _digests(tokens: Mapping[str, Token]) -> dict[str, str]:
+    return {name: token.sha256 for name, token in tokens.items()}
+
+
+def _read_only(tokens: Mapping[str, Token]) -> frozenset[str]:
+    return frozenset(name for name, token in tokens.items() if token.read_only)
+
+
 def plan_limits(settings: Settings) -> PlanLimits:
     return PlanLimits(quick_s=settings.plan_wait_s, page_files=settings.plan_page_files)
+
+
+def _local_files(settings: Settings, database: Database) -> Iterator[tuple[str, str]]:
+    warehouse = warehouse_location(settings)
+    if warehouse.startswith(_FILE):
+        yield "warehouse", warehouse.removeprefix(_FILE)
+    if isinstance(database, SqliteDatabase):
+        yield "database", str(database.path)
 
 
 def _cache_folder(settings: Settings) -> Path | None:

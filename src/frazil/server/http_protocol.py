@@ -1,23 +1,31 @@
 """uvicorn's HTTP/1.1 protocol with limits on the head of a request.
 
-Three things differ from uvicorn. The request line and headers have a size limit and a time limit;
+Four things differ from uvicorn. The request line and headers have a size limit and a time limit;
 httptools has neither. Invalid HTTP is answered in the standard error shape. `Upgrade` is ignored,
 which RFC 9110 section 7.8 allows: some Java clients offer h2c or TLS with every request, and
-httptools would then drop the body and parse it as the next request.
+httptools would then drop the body and parse it as the next request. A TLS handshake on the port of
+plain http is refused at once; httptools would wait for the end of the head.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import re
+from typing import ClassVar
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 MAX_HEAD_BYTES = 64 * 1024
 HEAD_TIMEOUT_S = 30.0
 
+_log = logging.getLogger("frazil.server")
+
 _END_OF_HEAD = b"\r\n\r\n"
+_TLS_HANDSHAKE = b"\x16"
+"""The first byte of a TLS handshake (RFC 8446, 5.1); no HTTP request begins with it."""
+_HINT_PAUSE_S = 60.0
 _UPGRADE_LINE = re.compile(rb"^upgrade[ \t]*:[^\n]*\n", re.IGNORECASE | re.MULTILINE)
 
 
@@ -28,6 +36,10 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     _head = b""
     """The received part of an incomplete head."""
     _head_timer: asyncio.TimerHandle | None = None
+    _refused = False
+    """The client has got its answer, and what it still sends is ignored."""
+    _next_tls_hint_s: ClassVar[float] = 0.0
+    """When the log may mention clients with https again."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -38,10 +50,15 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        if self._refused:
+            return
         if not self._in_head:
             super().data_received(data)
             return
         data = self._head + data
+        if data.startswith(_TLS_HANDSHAKE):
+            self._refuse_tls()
+            return
         end = data.find(_END_OF_HEAD)
         if (end if end >= 0 else len(data)) > MAX_HEAD_BYTES:
             message = f"the request line and headers have more than {MAX_HEAD_BYTES} bytes"
@@ -97,7 +114,30 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         else:
             self.transport.close()
 
+    def _refuse_tls(self) -> None:
+        """Answer in plain text, which TLS clients report as a wrong version or a plain-text server.
+
+        A TLS alert would look like a problem of the certificate or of the protocol version.
+        """
+        now = self.loop.time()
+        if now >= BoundedHttpProtocol._next_tls_hint_s:
+            BoundedHttpProtocol._next_tls_hint_s = now + _HINT_PAUSE_S
+            _log.warning(
+                "%s sent https to this port, which speaks http: use http:// in the client's URI, "
+                "or set --tls-cert and --tls-key",
+                "a client" if self.client is None else self.client[0],
+            )
+        self._send_error(400, "BadRequestException", "this port speaks http, not https")
+        # Do not close yet: the rest of the handshake may still arrive and would reset the
+        # connection before the client has read the answer. The client closes it, or the timer does.
+        self.transport.write_eof()
+        self._refused = True
+
     def _refuse(self, status: int, error_type: str, message: str) -> None:
+        self._send_error(status, error_type, message)
+        self.transport.close()
+
+    def _send_error(self, status: int, error_type: str, message: str) -> None:
         error = {"message": message, "type": error_type, "code": status}
         body = json.dumps({"error": error}).encode()
         head = [
@@ -108,7 +148,6 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             b"connection: close\r\n\r\n",
         ]
         self.transport.write(b"".join(head) + body)
-        self.transport.close()
 
 
 def _without_upgrade(data: bytes, end: int) -> bytes:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import errno
 import ipaddress
+import logging
 import socket
+from collections.abc import Mapping
 
-from frazil.settings import Settings
+from frazil.settings import Settings, Token
+
+_log = logging.getLogger("frazil.server")
 
 
 class StartRefused(Exception):
@@ -36,6 +40,28 @@ def check_exposure(settings: Settings, has_tokens: bool) -> None:
     )
 
 
+def check_tokens(settings: Settings, tokens: Mapping[str, Token]) -> None:
+    """Refuse to start without tokens if a file for tokens is configured."""
+    if settings.tokens_file is not None and not tokens:
+        raise StartRefused(
+            f"tokens_file {settings.tokens_file} has no entry, so nobody could use the server: add "
+            "one with `frazil token new NAME`, or leave tokens_file out",
+            usage=True,
+        )
+
+
+def warn_of_plain_tokens(settings: Settings, has_tokens: bool) -> None:
+    """Warn if tokens cross the network without encryption."""
+    encrypted = settings.tls_cert is not None or (settings.public_url or "").startswith("https://")
+    if not has_tokens or encrypted or is_loopback(settings.host, settings.port):
+        return
+    _log.warning(
+        "tokens are sent to %s over plain http, where others can read them: set --tls-cert and "
+        "--tls-key, or put a proxy with https before the server and name it with --public-url",
+        settings.host,
+    )
+
+
 def is_loopback(host: str, port: int) -> bool:
     """Check whether every address of the host is a loopback address."""
     return all(ipaddress.ip_address(address).is_loopback for _, address in _addresses(host, port))
@@ -57,13 +83,13 @@ def bind(host: str, port: int) -> socket.socket:
     return listener
 
 
-def url_of(listener: socket.socket) -> str:
+def url_of(listener: socket.socket, scheme: str = "http") -> str:
     """Return a URL that clients on this machine can use, also for a wildcard address."""
     address, port = listener.getsockname()[:2]
     ip = ipaddress.ip_address(address)
     if ip.is_unspecified:
         ip = ipaddress.ip_address("::1" if ip.version == 6 else "127.0.0.1")
-    return f"http://[{ip}]:{port}" if ip.version == 6 else f"http://{ip}:{port}"
+    return f"{scheme}://[{ip}]:{port}" if ip.version == 6 else f"{scheme}://{ip}:{port}"
 
 
 def _addresses(host: str, port: int) -> list[tuple[socket.AddressFamily, str]]:

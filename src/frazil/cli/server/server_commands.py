@@ -17,6 +17,7 @@ from frazil.settings import (
     Resolved,
     Settings,
     SettingsError,
+    Token,
     all_settings,
     all_tokens,
     mask_url,
@@ -56,10 +57,12 @@ def _announce(settings: Settings, url: str, output: Output) -> None:
     from frazil.server.client_snippets import snippets
 
     with_token = bool(all_tokens(settings))
-    code = snippets(settings, url, with_token)
+    clients_url = settings.public_url or url
+    code = snippets(settings, clients_url, with_token)
     if output is Output.JSON:
         answer = {
-            "url": url,
+            "url": clients_url,
+            "listening": url,
             "warehouse": warehouse_location(settings),
             "database": mask_url(settings.database),
             "authentication": "token" if with_token else "none",
@@ -70,7 +73,8 @@ def _announce(settings: Settings, url: str, output: Output) -> None:
     typer.echo(
         "\n".join(
             [
-                f"Frazil is ready at {url}",
+                f"Frazil is ready at {clients_url}",
+                *([] if url == clients_url else [f"  listening  {url}"]),
                 f"  warehouse  {warehouse_location(settings)}",
                 f"  database   {mask_url(settings.database)}",
                 f"  clients    {_allowed_clients(settings, with_token)}",
@@ -83,7 +87,9 @@ def _announce(settings: Settings, url: str, output: Output) -> None:
 
 def _allowed_clients(settings: Settings, with_token: bool) -> str:
     if with_token:
-        return f"with a token of {', '.join(sorted(all_tokens(settings)))}"
+        tokens = sorted(all_tokens(settings).items())
+        names = [f"{name} (read-only)" if token.read_only else name for name, token in tokens]
+        return f"with a token of {', '.join(names)}"
     return "everyone who can reach this address (no tokens are configured)"
 
 
@@ -134,16 +140,17 @@ def _as_text(value: Any) -> str:
 # --- token new ------------------------------------------------------------------------------------
 
 
-def new_token(name: str, output: Output) -> None:
+def new_token(name: str, read_only: bool, output: Output) -> None:
     try:
         token_name(name)
     except ValueError as error:
         fail(str(error), output, USAGE_ERROR)
     token = secrets.token_urlsafe(_TOKEN_BYTES)
     # A plain hash is enough, because a token has 256 random bits.
-    entry = f"{name}:{hashlib.sha256(token.encode()).hexdigest()}"
+    entry = f"{name}:{Token(hashlib.sha256(token.encode()).hexdigest(), read_only)}"
     if output is Output.JSON:
-        typer.echo(json.dumps({"name": name, "token": token, "entry": entry}))
+        answer = {"name": name, "read-only": read_only, "token": token, "entry": entry}
+        typer.echo(json.dumps(answer))
         return
     typer.echo(f"The token of {name}, shown only once; the client sends it as a bearer token:\n")
     typer.echo(f"  {token}\n")

@@ -39,6 +39,10 @@ class AnswerLost(Exception):
     """The request was sent, at least in part, and no complete response arrived."""
 
 
+class WrongScheme(AnswerLost):
+    """The server speaks http and the URI says https, or the other way round."""
+
+
 class Transport(Protocol):
     """Sends one request. Paths are percent-encoded and start after `/v1/`."""
 
@@ -78,6 +82,7 @@ class HttpTransport:
             self._headers["Authorization"] = f"Bearer {token}"
         self._pool: urllib3.PoolManager | None = None
         self._pool_lock = threading.Lock()
+        self._has_answered = False
 
     def send(
         self,
@@ -99,12 +104,26 @@ class HttpTransport:
         try:
             answer = self._open().request(method, url, body=body, headers=sent, redirect=False)
         except exceptions.HTTPError as error:
+            wrong = None if self._has_answered else self._scheme_to_use(error)
+            if wrong is not None:
+                raise WrongScheme(wrong) from error
             raise failure_of(error, f"{self._base}: {error}") from error
+        self._has_answered = True
         return Answer(
             answer.status,
             {name.lower(): value for name, value in answer.headers.items()},
             answer.data,
         )
+
+    def _scheme_to_use(self, error: Exception) -> str | None:
+        """Return what is wrong if the server speaks the other one of http and https."""
+        from frazil.client.send.scheme_check import other_scheme
+
+        scheme = other_scheme(self._base, error)
+        if scheme is None:
+            return None
+        address = self._base.partition("://")[2].removesuffix("/v1/")
+        return f"{self._base}: the server speaks {scheme}, use {scheme}://{address}"
 
     def close(self) -> None:
         with self._pool_lock:

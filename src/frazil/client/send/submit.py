@@ -24,7 +24,13 @@ from typing import Final
 from uuid import UUID
 
 from frazil.client.send.error_answers import CatalogUnreachable, error_of
-from frazil.client.send.http_transport import Answer, AnswerLost, NotSent, Transport
+from frazil.client.send.http_transport import (
+    Answer,
+    AnswerLost,
+    NotSent,
+    Transport,
+    WrongScheme,
+)
 from frazil.client.send.retry_policy import Clock, RetryBudget, RetryPolicy
 from frazil.wire.errors import CommitFailed, CommitStateUnknown, FrazilError
 
@@ -89,6 +95,8 @@ def read(
         pause_s = 0.0
         try:
             answer = _send(transport, request, request.headers)
+        except WrongScheme as error:
+            raise CatalogUnreachable(str(error)) from error
         except (NotSent, AnswerLost) as error:
             failure: FrazilError = CatalogUnreachable(str(error))
             failure.__cause__ = error

@@ -19,6 +19,7 @@ from frazil.commit.catalog.relation_lifecycle import Tables, Views
 from frazil.commit.pipeline.catalog_answers import Answer, LoadedTable, LoadedView, NoContent
 from frazil.commit.pipeline.commit_batch import BatchTools
 from frazil.commit.pipeline.commit_loop import CommitLoop, database_unavailable
+from frazil.commit.pipeline.commit_metrics import CommitCounts, CommitMetrics
 from frazil.commit.pipeline.idempotency import Idempotency
 from frazil.commit.pipeline.pending_requests import (
     Attempt,
@@ -40,7 +41,7 @@ from frazil.read.manifest_cache import ManifestCache, ManifestReader
 from frazil.read.metadata_cache import MetadataCache
 from frazil.store.locations import AllowedLocations
 from frazil.store.object_store import Store
-from frazil.wire.errors import BadRequest
+from frazil.wire.errors import BadRequest, FrazilError
 from frazil.wire.identifiers import Identifier, Namespace
 from frazil.wire.rest_messages import (
     CommitTableRequest,
@@ -96,7 +97,8 @@ class Catalog:
         pauses = Pauses()
         self._idempotency = Idempotency(db, self._cache)
         tools = BatchTools(db, writer, environments, pauses)
-        self._loop = CommitLoop(db, writer, self._idempotency, tools)
+        self._metrics = CommitMetrics()
+        self._loop = CommitLoop(db, writer, self._idempotency, tools, self._metrics)
         self._queues = Queues(self._workers, self._loop.run_group, limits or QueueLimits(), pauses)
         self._lifetime_s = idempotency_lifetime_s
         self._stop = threading.Event()
@@ -161,6 +163,10 @@ class Catalog:
     def manifest_counts(self) -> CacheCounts:
         """Return the counts of the cache of commits."""
         return self._manifests.counts()
+
+    def commit_counts(self) -> CommitCounts:
+        """Return the counts of commits since the start."""
+        return self._metrics.read(self._queues.waiting())
 
     def load_view(self, identifier: Identifier) -> LoadedView:
         return self._views.load(identifier)
@@ -323,12 +329,19 @@ class Catalog:
         """Queue a request, or join a running request with the same key. `answered` is the future
         to return if it is not the request's own."""
         answered = answered or pending.future
-        if pending.context.key is None:
-            self._enqueue(identifiers, pending)
-            return answered
         running = self._idempotency.join(pending.context, answered)
         if running is not None:
             return running
+        if isinstance(pending, PendingCommit):
+            self._metrics.watch(pending)
+        if pending.context.key is None:
+            try:
+                pending.context.check_may_change()
+                self._enqueue(identifiers, pending)
+            except FrazilError as error:
+                pending.future.set_exception(error)
+                raise
+            return answered
         # Look the key up on another thread, because this one must not block.
         self._workers.submit(self._enqueue_unless_finished, identifiers, pending)
         return answered
@@ -337,6 +350,7 @@ class Catalog:
         try:
             self._idempotency.replay_finished([pending])
             if not pending.future.done():
+                pending.context.check_may_change()
                 self._enqueue(identifiers, pending)
         except DatabaseUnavailable as error:
             pending.future.set_exception(database_unavailable(error))

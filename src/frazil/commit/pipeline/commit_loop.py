@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from frazil.commit.pipeline.commit_batch import Batch, BatchTools
+from frazil.commit.pipeline.commit_metrics import CommitMetrics
 from frazil.commit.pipeline.idempotency import Idempotency
 from frazil.commit.pipeline.pending_requests import Attempt, Operation, Pending, PendingCommit, Work
 from frazil.commit.snapshot.file_writer import FileWriter, Writing, not_written
@@ -30,7 +31,7 @@ from frazil.db.base import (
     Transaction,
     TransactionOutcome,
 )
-from frazil.wire.errors import CommitStateUnknown, FrazilError, TooManyRequests
+from frazil.wire.errors import CommitStateUnknown, Forbidden, FrazilError, TooManyRequests
 from frazil.wire.identifiers import Identifier
 
 logger = logging.getLogger("frazil.commit")
@@ -56,11 +57,13 @@ class CommitLoop:
         writer: FileWriter,
         idempotency: Idempotency,
         batch_tools: BatchTools,
+        metrics: CommitMetrics,
     ) -> None:
         self._database = database
         self._writer = writer
         self._idempotency = idempotency
         self._batch_tools = batch_tools
+        self._metrics = metrics
 
     def run_group(self, _: Identifier, group: Sequence[Pending]) -> None:
         """Execute a group of requests from a queue."""
@@ -69,6 +72,7 @@ class CommitLoop:
             self.run(first)
         else:
             commits = [pending for pending in group if isinstance(pending, PendingCommit)]
+            self._metrics.began(commits)
             self.run(Batch(self._batch_tools, commits))
 
     def run_unless_finished(self, operation: Operation) -> None:
@@ -77,6 +81,10 @@ class CommitLoop:
             self._idempotency.replay_finished([operation])
         except DatabaseUnavailable as error:
             self._refuse([operation], database_unavailable(error))
+        try:
+            operation.context.check_may_change()
+        except Forbidden as error:
+            self._refuse(operation.waiting(), error)
         self.run(operation)
 
     def run(self, work: Work) -> None:
@@ -101,6 +109,7 @@ class CommitLoop:
             match outcome:
                 case SwapLost():
                     lost_swaps += 1
+                    self._metrics.lost_swap()
                     self._idempotency.replay_finished(work.waiting())
                     if time.monotonic() > give_up:
                         raise TooManyRequests("too many others change the same rows: send it again")
@@ -130,14 +139,16 @@ class CommitLoop:
         """Check, write and swap once."""
         writing = self._writer.begin(at_once=len(work.waiting()) == 1)
         try:
-            attempt = work.attempt(rows, writing)
+            with self._metrics.phase("build"):
+                attempt = work.attempt(rows, writing)
         except BaseException:
             self._writer.discard(writing.abandon())
             raise
         if attempt.transaction is None:
             self._answer(attempt)
             return Committed()
-        failed = writing.finish(attempt.files)
+        with self._metrics.phase("write"):
+            failed = writing.finish(attempt.files)
         if failed:
             self._writer.discard(writing.locations)
             self._refuse_unwritten(attempt, failed)
@@ -156,7 +167,8 @@ class CommitLoop:
     ) -> TransactionOutcome:
         """Commit the transaction, and delete its files if it provably did not happen."""
         try:
-            outcome = _commit(self._database, committer, transaction, uuids)
+            with self._metrics.phase("swap"):
+                outcome = _commit(self._database, committer, transaction, uuids)
         except TooManyRequests:
             self._writer.discard(writing.locations)
             raise

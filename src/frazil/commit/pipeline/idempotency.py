@@ -33,7 +33,13 @@ from frazil.commit.pipeline.pending_requests import Context, Pending
 from frazil.commit.pipeline.relation_kinds import missing
 from frazil.db.base import Database, DatabaseUnavailable, KeyRow, Kind
 from frazil.read.metadata_cache import MetadataCache
-from frazil.wire.errors import CommitFailed, FrazilError, TooManyRequests, UnprocessableEntity
+from frazil.wire.errors import (
+    CommitFailed,
+    Forbidden,
+    FrazilError,
+    TooManyRequests,
+    UnprocessableEntity,
+)
 from frazil.wire.identifiers import Identifier
 
 logger = logging.getLogger("frazil.commit")
@@ -114,6 +120,7 @@ class Idempotency:
         """Send the stored answer again, with the catalog's current metadata."""
         try:
             _check_fingerprint(pending.context, row.fingerprint)
+            pending.replayed = True
             if row.status >= 400:
                 raise ReplayedError(row.status, row.body or b"{}")
             pending.future.set_result(self._render(row))
@@ -157,6 +164,10 @@ def _check_fingerprint(context: Context, fingerprint: str) -> None:
             f"Idempotency-Key {context.key.key} was used with another method, path or body: "
             "draw a new key for a new request"
         )
+
+
+_NEVER_FINAL = (CommitFailed, Forbidden, TooManyRequests)
+"""Errors after which the same request may succeed, with other metadata, rights or load."""
 
 
 # --- what is kept under a key ----------------------------------------------------------------
@@ -221,7 +232,6 @@ def transaction_row(context: Context, tables: Sequence[KeptCommit]) -> tuple[Key
 
 def error_row(context: Context, error: FrazilError) -> tuple[KeyRow, ...]:
     """Return the row of a terminal error. Errors that a retry may resolve have no row."""
-    terminal = 400 <= error.status < 500 and not isinstance(error, CommitFailed | TooManyRequests)
-    if not terminal:
+    if not 400 <= error.status < 500 or isinstance(error, _NEVER_FINAL):
         return ()
     return key_row(context, error.status, body=msgspec.json.encode(error.body()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
@@ -22,7 +23,7 @@ from frazil.db.base import (
     SwapRelation,
     Transaction,
 )
-from frazil.wire.errors import FrazilError
+from frazil.wire.errors import Forbidden, FrazilError
 from frazil.wire.identifiers import Identifier
 
 
@@ -43,6 +44,16 @@ class Context:
     key: IdempotencyKey | None = None
     request_bytes: int = 0
     """The decoded size of the body. Queues have a limit in bytes too."""
+    read_only: bool = False
+    """Whether the sender may change nothing."""
+
+    def check_may_change(self) -> None:
+        """Raise Forbidden if the sender may change nothing."""
+        if self.read_only:
+            raise Forbidden(
+                f"the token {self.principal!r} is read-only: send changes with a token whose entry "
+                "does not end with `:read`"
+            )
 
     def event(self, relation: Relation, operation: str, payload: object) -> EventRow:
         """Return the event of a change by this sender. It is written in the transaction of the
@@ -69,6 +80,8 @@ class Pending:
     can_wait: bool = False
     """Whether the request can be applied to any head, because the server builds its snapshots."""
     future: Future[Answer] = field(default_factory=Future)
+    replayed: bool = False
+    """Whether the answer is one that was stored for an earlier request with the same key."""
 
     @property
     def size_bytes(self) -> int:
@@ -85,6 +98,7 @@ class PendingCommit(Pending):
     """Whether the request used the route for transactions, which has a different answer."""
     commit_uuid: bytes = field(default_factory=lambda: uuid.uuid4().bytes)
     """Drawn once, so that snapshots have the same ids in every attempt."""
+    received_s: float = field(default_factory=time.perf_counter)
 
 
 Outcome: TypeAlias = tuple[Pending, Answer | FrazilError]

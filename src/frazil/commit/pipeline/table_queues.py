@@ -162,6 +162,11 @@ class Queues(Generic[J]):
             if not queue.scheduled:
                 self._schedule(identifier, queue)
 
+    def waiting(self) -> int:
+        """Return the number of queued jobs."""
+        with self._mutex:
+            return sum(len(queue.jobs) for queue in self._queues.values())
+
     def submit_holding(self, identifiers: Sequence[Identifier], job: J) -> None:
         """Run a job that locks several tables at once, while their queues wait."""
         with self._mutex:
