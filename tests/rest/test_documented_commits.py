@@ -11,11 +11,11 @@ import httpx
 import pytest
 from jsonschema import Draft202012Validator
 
-from frazil.commit.snapshot import file_verification, head_changes
 from frazil.format.manifest import manifest_writer
 from frazil.rest.server_routes import openapi
 from frazil.wire.conflicts import MAX_CONFLICT_ITEMS, ConflictClause
 from frazil.wire.file_actions import MAX_STREAM_BYTES, CommitUpdate, CommitValidation, check_request
+from frazil.wire.frazil_properties import IGNORE_MISSING, REJECT_DUPLICATES, VERIFY_FILES
 from frazil.wire.json_bodies import decode, known_tags
 from frazil.wire.rest_messages import CommitTableRequest, CommitTransactionRequest
 from scripts.java import ROOT
@@ -94,9 +94,9 @@ def test_every_action_clause_and_conflict_is_shown() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        head_changes.REJECT_DUPLICATES,
-        head_changes.IGNORE_MISSING,
-        file_verification.VERIFY_FILES,
+        REJECT_DUPLICATES,
+        IGNORE_MISSING,
+        VERIFY_FILES,
         manifest_writer.MERGE_ENABLED,
         manifest_writer.MIN_COUNT_TO_MERGE,
         manifest_writer.TARGET_SIZE_BYTES,

@@ -100,9 +100,11 @@ def test_a_vector_of_another_file(checked: Callable[..., RealTable]) -> None:
 
 
 def test_a_word_that_is_not_known(checked: Callable[..., RealTable]) -> None:
-    table = checked("sometimes")
-    message = table.bad(append(table.write("a", 1)))
-    assert "frazil.commit.verify-files" in message
+    table = checked("footer")
+    updates = {"frazil.commit.verify-files": "sometimes"}
+    assert "frazil.commit.verify-files" in table.bad(
+        {"action": "set-properties", "updates": updates}
+    )
 
 
 def test_many_files_are_looked_at(checked: Callable[..., RealTable]) -> None:

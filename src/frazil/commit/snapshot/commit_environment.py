@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 
-from frazil.commit.snapshot.file_verification import VERIFY_FILES, verify_files
+from frazil.commit.snapshot.file_verification import verify_files
 from frazil.commit.snapshot.file_writer import PendingStore
 from frazil.commit.snapshot.stream_epochs import LoadStream
 from frazil.commit.snapshot.table_locations import OwnFolders, TableLocations, check_paths
@@ -18,6 +18,7 @@ from frazil.format.metadata.content_files import DataFile, DeleteFile
 from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.read.manifest_cache import ManifestCache, ManifestReader
 from frazil.store.object_store import Store
+from frazil.wire.frazil_properties import VERIFY_FILES
 
 
 def now_ms() -> int:

@@ -19,7 +19,6 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
-from enum import StrEnum
 from itertools import islice
 from typing import Any, Final, TypeVar
 
@@ -48,8 +47,7 @@ from frazil.values.puffin import InvalidPuffin
 from frazil.values.transforms import IDENTITY
 from frazil.values.types import Type, fields_by_id
 from frazil.wire.errors import BadRequest
-
-VERIFY_FILES: Final = "frazil.commit.verify-files"
+from frazil.wire.frazil_properties import VERIFY_FILES, Verification
 
 _WORKERS: Final = 16
 _WINDOW: Final = 8 * _WORKERS
@@ -59,12 +57,6 @@ _FIRST_READ_BYTES: Final = 64 << 10
 """Nearly every footer fits into the first read from the end of a file."""
 
 T = TypeVar("T")
-
-
-class Verification(StrEnum):
-    NONE = "none"
-    EXISTS = "exists"
-    FOOTER = "footer"
 
 
 def verification(metadata: TableMetadata) -> Verification:
