@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -168,7 +169,7 @@ def test_views_and_namespaces_have_no_property_of_frazil(
 ) -> None:
     driver.create_view("v")
     catalog, properties = driver.catalog, {own: "true"}
-    for kind, refused in (
+    calls: list[tuple[str, Callable[[], object]]] = [
         ("view", lambda: driver.create_view("w", properties=properties)),
         ("view", lambda: driver.commit_view("v", [set_property(own, "true")])),
         ("namespace", lambda: catalog.create_namespace(context(), ("m",), properties)),
@@ -176,7 +177,8 @@ def test_views_and_namespaces_have_no_property_of_frazil(
             "namespace",
             lambda: catalog.update_namespace_properties(context(), ("ns",), [], properties),
         ),
-    ):
+    ]
+    for kind, refused in calls:
         with pytest.raises(BadRequest) as error:
             refused()
         assert str(error.value) == f"properties.{own}: {problem.format(kind)}"

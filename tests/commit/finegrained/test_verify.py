@@ -13,19 +13,19 @@ from tests.commit.finegrained.conftest import NAMESPACE
 from tests.commit.finegrained.requests import Json, append, overwrite
 from tests.commit.finegrained.trees import local
 from tests.commit.finegrained.world import World
-from tests.stock_clients.declared import FLAT, SCHEMA, RealTable
+from tests.stock_clients.declared import BY_PART, FLAT, SCHEMA, RealTable
 
 
 @pytest.fixture
 def checked(world: World) -> Callable[..., RealTable]:
     """Return a function that creates tables that verify their files."""
 
-    def make(how: str, **fields: Any) -> RealTable:
+    def make(how: str, spec: Json = FLAT, **fields: Any) -> RealTable:
         table = RealTable(
             world,
             namespace=NAMESPACE,
             schema=SCHEMA,
-            spec=FLAT,
+            spec=spec,
             properties={"frazil.commit.verify-files": how},
             **fields,
         )
@@ -75,6 +75,18 @@ def test_a_column_of_another_type(checked: Callable[..., RealTable]) -> None:
     message = table.bad(append(wrong))
     assert wrong["file-path"] in message
     assert "id" in message
+
+
+def test_a_file_of_another_partition(checked: Callable[..., RealTable]) -> None:
+    """A reader with a filter skips a file by its partition, and would miss these rows."""
+    table = checked("footer", spec=BY_PART)
+    file = table.write("a", 1, 2, part="a")
+    assert "partition.part: b is declared, but the file's footer proves a" in table.bad(
+        append(file | {"partition": ["b"]})
+    )
+    table.append(file)
+    trusting = checked("none", spec=BY_PART)
+    trusting.append(trusting.write("b", 3, part="a", partition="b"))
 
 
 @pytest.mark.parametrize("version", [2, 3])

@@ -45,7 +45,10 @@ class Environment:
     reader: ManifestReader
     check_paths: Callable[[TableMetadata, Sequence[str], str], None]
     """Raises if the table must not name one of the paths. The last argument is their JSON path."""
-    verify_files: Callable[[TableMetadata, Sequence[DataFile], Sequence[DeleteFile], str], None]
+    verify_files: Callable[
+        [TableMetadata, Sequence[DataFile], Sequence[DeleteFile], str, Sequence[int]], None
+    ]
+    """The last arguments are the prefix of JSON paths and the specs of all files."""
     now_ms: int
     load_stream: LoadStream = no_stream
     """Loads the last epoch of a stream of the table, including the accepted requests of this
@@ -112,6 +115,8 @@ class Environments:
         data: Sequence[DataFile],
         deletes: Sequence[DeleteFile],
         json_prefix: str,
+        spec_ids: Sequence[int],
     ) -> None:
         if VERIFY_FILES in metadata.properties:
-            verify_files(metadata, data, deletes, self._store, self._executor, json_prefix)
+            store, executor = self._store, self._executor
+            verify_files(metadata, data, deletes, store, executor, json_prefix, spec_ids)
