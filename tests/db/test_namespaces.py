@@ -1,7 +1,9 @@
-"""Namespaces are created one at a time, listed by code point, and dropped only if they are
+"""Namespaces are created with their parents, listed by code point, and dropped only if they are
 empty."""
 
 from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -35,10 +37,42 @@ def test_a_namespace_is_created_once(database: Database) -> None:
     assert database.namespace_properties(("ns", "child")) == {}
 
 
-def test_a_child_needs_its_parent(database: Database) -> None:
-    error = refusal(commit(database, CreateNamespace(("ns", "absent", "child"), {})))
-    assert isinstance(error, NoSuchNamespace)
-    assert error.message == "Namespace does not exist: ns.absent"
+def test_missing_parents_are_created_too(database: Database) -> None:
+    must(database, CreateNamespace(("ns", "a", "b", "c"), {"owner": "anna"}))
+    assert database.namespace_properties(("ns", "a", "b", "c")) == {"owner": "anna"}
+    for parent, child in ((("ns",), "a"), (("ns", "a"), "b"), (("ns", "a", "b"), "c")):
+        assert list(database.list_namespaces(parent, None, None)[0]) == [child]
+        assert database.namespace_properties((*parent, child)) is not None
+    assert database.namespace_properties(("ns", "a")) == {}
+    error = refusal(commit(database, CreateNamespace(("ns", "a", "b"), {})))
+    assert isinstance(error, AlreadyExists)
+
+
+def test_parents_are_not_created_for_a_refused_child(database: Database) -> None:
+    outcome = commit(database, CreateNamespace(("a", "b"), {}), CreateNamespace(("ns",), {}))
+    refusal(outcome, index=1)
+    assert database.namespace_properties(("a",)) is None
+
+
+def test_created_parents_stay_until_they_are_dropped_themselves(database: Database) -> None:
+    make_namespace(database, "a", "b")
+    error = refusal(commit(database, DropNamespace(("a",))))
+    assert isinstance(error, NamespaceNotEmpty)
+    must(database, DropNamespace(("a", "b")))
+    assert database.namespace_properties(("a",)) == {}
+    must(database, DropNamespace(("a",)))
+
+
+def test_siblings_are_created_at_the_same_time(database: Database) -> None:
+    """All of them create the same parents, and each writer succeeds."""
+    names = [("deep", "er", f"n{number}") for number in range(8)]
+    with ThreadPoolExecutor(len(names)) as threads:
+        outcomes = list(
+            threads.map(lambda levels: commit(database, CreateNamespace(levels, {})), names)
+        )
+    assert outcomes == [Committed()] * len(names)
+    listed = database.list_namespaces(("deep", "er"), None, None)[0]
+    assert list(listed) == [levels[-1] for levels in names]
 
 
 def test_parent_and_child_can_be_created_together(database: Database) -> None:

@@ -11,12 +11,11 @@ import httpx
 import pytest
 
 from frazil.plan.planner import MAX_PLAN_ID_LENGTH, PlanLimits
+from frazil.wire.frazil_properties import SCAN_PLANNING, ScanPlanningMode
 from frazil.wire.json_bodies import decode
 from frazil.wire.scan_planning import (
-    SCAN_PLANNING_PROPERTY,
     FetchScanTasksRequest,
     PlanTableScanRequest,
-    ScanPlanningMode,
     check_plan_request,
 )
 from scripts.java import ROOT
@@ -104,7 +103,7 @@ def test_every_field_limit_and_mode_is_told() -> None:
     assert f"`--plan-wait-s` ({limits.quick_s:g} s)" in TEXT
     assert f"({MAX_PLAN_ID_LENGTH} characters)" in TEXT
     for mode in ScanPlanningMode:
-        assert f"`{mode}`" in TEXT or f"{SCAN_PLANNING_PROPERTY}={mode}" in TEXT
+        assert f"`{mode}`" in TEXT or f"{SCAN_PLANNING}={mode}" in TEXT
 
 
 class Story:

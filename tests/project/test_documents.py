@@ -9,6 +9,7 @@ from typer.main import get_command
 from frazil.cli.app import app
 from frazil.settings import all_settings
 from frazil.wire import errors
+from frazil.wire.frazil_properties import CATALOG_PROPERTIES, TABLE_PROPERTIES
 from scripts.java import ROOT
 
 README = (ROOT / "README.md").read_text()
@@ -74,8 +75,9 @@ def test_the_architecture_names_modules_that_exist() -> None:
     assert {module for module in named if not (source / f"{module}.py").is_file()} == set()
 
 
-def test_the_readme_names_properties_that_exist() -> None:
-    source = "".join(path.read_text() for path in (ROOT / "src" / "frazil").rglob("*.py"))
-    named = set(re.findall(r"`(frazil\.[a-z.-]+)", README))
-    assert len(named) >= 4
-    assert {name for name in named if f'"{name}"' not in source} == set()
+def test_the_documents_name_the_properties_that_exist() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    # Every property has a hyphen, and no module has one.
+    names = r"(?<![\w./-])frazil\.[a-z.]*[a-z]-[a-z.-]*[a-z]"
+    named = {name for page in pages for name in re.findall(names, page.read_text())}
+    assert named == {*TABLE_PROPERTIES, *CATALOG_PROPERTIES}

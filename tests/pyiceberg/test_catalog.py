@@ -330,6 +330,11 @@ def test_a_time_limit_must_be_one(catalog_server: RunningServer, text: str) -> N
         frazil_catalog(catalog_server.url, **{"frazil.request-timeout-s": text})
 
 
+def test_a_misspelled_property_of_the_catalog_is_refused(catalog_server: RunningServer) -> None:
+    with pytest.raises(ValueError, match=r"did you mean .frazil\.request-timeout-s."):
+        frazil_catalog(catalog_server.url, **{"frazil.request-timeout": "3"})
+
+
 # --- refusals -----------------------------------------------------------------------------------
 
 

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from jsonschema import Draft202012Validator
 
-from frazil.commit.snapshot import file_verification, head_changes
 from frazil.format.manifest import manifest_writer
 from frazil.rest.server_routes import openapi
 from frazil.wire.conflicts import MAX_CONFLICT_ITEMS, ConflictClause
 from frazil.wire.file_actions import MAX_STREAM_BYTES, CommitUpdate, CommitValidation, check_request
+from frazil.wire.frazil_properties import IGNORE_MISSING, REJECT_DUPLICATES, VERIFY_FILES
 from frazil.wire.json_bodies import decode, known_tags
 from frazil.wire.rest_messages import CommitTableRequest, CommitTransactionRequest
 from scripts.java import ROOT
@@ -25,7 +26,10 @@ from tests.support.server import ServerFactory
 TEXT = (ROOT / "docs" / "fine-grained-commits.md").read_text()
 FENCE = re.compile(r"^```(\S*) ?([\w-]*) ?(\d*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COMPONENTS = json.loads(openapi())["components"]
-WAREHOUSE = "file:///warehouse"
+STATUS = re.compile(r"^(\d{3})$", re.MULTILINE)
+SNAPSHOT_ID = re.compile(r'(snapshot-id": )(\d+)')
+HOME = "/tmp/frazil"
+"""The folder of the document's server."""
 
 
 @dataclass(frozen=True)
@@ -34,15 +38,24 @@ class Block:
     status: int
     line: int
     document: Any
+    text: str
 
 
 def blocks() -> list[Block]:
     found = []
     for language, kind, status, text in (match.groups() for match in FENCE.finditer(TEXT)):
-        assert language == "json", language
+        if language != "json":
+            continue
         line = TEXT.count("\n", 0, TEXT.index(text)) + 1
-        found.append(Block(kind, int(status or 0), line, json.loads(text)))
+        found.append(Block(kind, int(status or 0), line, json.loads(text), text))
     return found
+
+
+def setup() -> str:
+    """Return the commands before the first example, without the one that starts the server."""
+    commands = [text for language, _, _, text in FENCE.findall(TEXT) if language == "sh"]
+    lines = [line for line in "".join(commands).splitlines() if "frazil serve" not in line]
+    return "\n".join(lines)
 
 
 BLOCKS = blocks()
@@ -94,9 +107,9 @@ def test_every_action_clause_and_conflict_is_shown() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        head_changes.REJECT_DUPLICATES,
-        head_changes.IGNORE_MISSING,
-        file_verification.VERIFY_FILES,
+        REJECT_DUPLICATES,
+        IGNORE_MISSING,
+        VERIFY_FILES,
         manifest_writer.MERGE_ENABLED,
         manifest_writer.MIN_COUNT_TO_MERGE,
         manifest_writer.TARGET_SIZE_BYTES,
@@ -119,67 +132,66 @@ def updates_of(block: Block) -> list[dict[str, Any]]:
 
 # --- the story --------------------------------------------------------------------------------
 
-SCHEMA = {
-    "type": "struct",
-    "fields": [
-        {"id": 1, "name": "id", "required": False, "type": "long"},
-        {"id": 2, "name": "day", "required": False, "type": "date"},
-        {"id": 3, "name": "item", "required": False, "type": "string"},
-    ],
-}
-SPEC = {"fields": [{"name": "day", "transform": "identity", "source-id": 2, "field-id": 1000}]}
-
 
 class Story:
-    """Sends the document's examples with the snapshot ids and locations of this server."""
+    """Pastes the document's examples into a shell, with the snapshot ids of this server."""
 
-    def __init__(self, client: httpx.Client, warehouse: str) -> None:
-        self._client = client
+    def __init__(self, url: str, warehouse: Path) -> None:
+        self._url = url
         self._warehouse = warehouse
         self._real_ids: dict[int, int] = {}
+        self._setup = self._here(setup())
+        # The namespace and two tables.
+        assert STATUS.findall(self._shell(self._setup)) == ["200"] * 3
 
-    def begin(self) -> None:
-        self._client.post("/v1/namespaces", json={"namespace": ["shop"]}).raise_for_status()
-        for name in ("orders", "archive"):
-            table = {
-                "name": name,
-                "schema": SCHEMA,
-                "partition-spec": SPEC,
-                "location": f"{self._warehouse}/shop/{name}",
-                "properties": {"format-version": "2"},
-            }
-            answer = self._client.post("/v1/namespaces/shop/tables", json=table)
-            answer.raise_for_status()
-
-    def send(self, block: Block) -> httpx.Response:
-        route = "/v1/namespaces/shop/tables/orders"
+    def send(self, block: Block) -> tuple[int, Any]:
+        route = "namespaces/shop/tables/orders"
         if block.kind == "transaction":
-            route = "/v1/transactions/commit"
-        body = self.here(block.document)
-        return self._client.post(route, json=body, headers={"Prefer": "return=minimal"})
+            route = "transactions/commit"
+        function = self._setup[self._setup.index("post() {") : self._setup.index("\n}\n") + 2]
+        text = self._here(block.text)
+        text = SNAPSHOT_ID.sub(lambda found: f"{found[1]}{self._real_ids[int(found[2])]}", text)
+        output = self._shell(f"{function}\npost {route} <<'JSON'\n{text}JSON")
+        body, status = output.rstrip().rsplit("\n", 1)
+        return int(status), json.loads(body)
 
-    def compare(self, answer: httpx.Response, block: Block) -> None:
-        assert answer.status_code == block.status, (block.line, answer.text)
-        real, shown = answer.json(), block.document
+    def compare(self, answer: tuple[int, Any], block: Block) -> None:
+        status, real = answer
+        assert status == block.status, (block.line, real)
+        shown = json.loads(self._here(block.text))
         for told, written in zip(entries(real), entries(shown), strict=True):
             self._real_ids.setdefault(written["snapshot-id"], told["snapshot-id"])
-        assert comparable(real) == comparable(self.here(shown)), block.line
+        assert comparable(real) == comparable(self._with_real_ids(shown)), block.line
 
-    def here(self, document: Any) -> Any:
-        """Return the document with this server's locations and snapshot ids."""
+    def _shell(self, commands: str) -> str:
+        finished = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", commands],
+            capture_output=True,
+            text=True,
+            timeout=HANG_S,
+            check=False,
+        )
+        assert finished.returncode == 0, finished.stderr
+        return finished.stdout
+
+    def _here(self, text: str) -> str:
+        """Return the text with the address and the folders of this server."""
+        text = text.replace("http://127.0.0.1:8181", self._url)
+        text = text.replace(f"{HOME}/warehouse", str(self._warehouse))
+        return text.replace(HOME, str(self._warehouse.parent))
+
+    def _with_real_ids(self, document: Any) -> Any:
         match document:
             case dict():
                 return {name: self._value(name, value) for name, value in document.items()}
             case list():
-                return [self.here(item) for item in document]
-            case str():
-                return document.replace(WAREHOUSE, self._warehouse)
+                return [self._with_real_ids(item) for item in document]
         return document
 
     def _value(self, name: str, value: Any) -> Any:
-        if name in ("snapshot-id", "base-snapshot-id"):
+        if name == "snapshot-id":
             return self._real_ids[value]
-        return self.here(value)
+        return self._with_real_ids(value)
 
 
 def entries(document: dict[str, Any]) -> list[dict[str, Any]]:
@@ -205,17 +217,15 @@ def comparable(document: Any) -> Any:
 
 def test_a_server_answers_as_the_document_says(server: ServerFactory) -> None:
     running = server()
-    with httpx.Client(base_url=running.url, timeout=HANG_S) as client:
-        story = Story(client, f"file://{running.warehouse}")
-        story.begin()
-        last: Block | None = None
-        answer: httpx.Response | None = None
-        for block in BLOCKS:
-            if block.kind.startswith("answer"):
-                assert last is not None
-                if block.kind == "answer-again":
-                    answer = story.send(last)
-                assert answer is not None
-                story.compare(answer, block)
-            else:
-                last, answer = block, story.send(block)
+    story = Story(running.url, Path(running.warehouse))
+    last: Block | None = None
+    answer: tuple[int, Any] | None = None
+    for block in BLOCKS:
+        if block.kind.startswith("answer"):
+            assert last is not None
+            if block.kind == "answer-again":
+                answer = story.send(last)
+            assert answer is not None
+            story.compare(answer, block)
+        else:
+            last, answer = block, story.send(block)

@@ -300,7 +300,7 @@ def test_create_transaction_makes_the_table_with_its_first_rows(
 
 def test_namespaces_nest(iceberg: Catalog, namespace: str) -> None:
     inner = (namespace, "inner", "with.dot and ünïcode/slash")
-    iceberg.create_namespace((namespace, "inner"))
+    # The namespace between them is created too.
     iceberg.create_namespace(inner, {"owner": "tests", "comment": "three levels"})
     assert iceberg.list_namespaces(namespace) == [(namespace, "inner")]
     assert iceberg.list_namespaces((namespace, "inner")) == [inner]

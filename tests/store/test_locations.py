@@ -319,6 +319,19 @@ def test_a_wrong_root_names_its_setting(root: str) -> None:
         AllowedLocations("s3://b", [root])
 
 
+@pytest.mark.parametrize(
+    ("file", "folder"),
+    [
+        ("file:///lake/t/data/a.parquet", "'file:///lake/t'"),
+        ("s3://other/t/metadata/1.metadata.json", "'s3://other/t'"),
+        ("s3://other/imports/a.parquet", "'s3://other/imports'"),
+    ],
+)
+def test_a_folder_is_advised_to_be_allowed_and_never_a_file(file: str, folder: str) -> None:
+    with pytest.raises(BadRequest, match=f"--allow-location {folder}$"):
+        AllowedLocations("s3://b").check_file(file, "file-path")
+
+
 # --- default locations -----------------------------------------------------------------------
 
 

@@ -45,6 +45,8 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class CreateNamespace:
+    """Insert a namespace, and its ancestors that do not exist, without properties."""
+
     namespace: Namespace
     properties: dict[str, str]
 
@@ -257,8 +259,7 @@ class Database(Protocol):
         """Return a page of the direct children of `parent`, and the `after` of the next page.
 
         The children are their last levels, ordered by code point, strictly after `after`; () is
-        the root. The second value is None on the last page. A namespace exists only if it was
-        created itself.
+        the root. The second value is None on the last page. Every ancestor of a namespace exists.
         """
 
     # tables and views

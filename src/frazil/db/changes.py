@@ -190,24 +190,38 @@ def _taken(sql: Statements, keys: list[KeyRow], commit_id: str) -> Iterator[KeyR
 
 
 def _create_namespace(sql: Statements, change: CreateNamespace) -> None:
-    if not change.namespace:
+    """Create a namespace and its missing ancestors, as Iceberg's reference server allows."""
+    namespace = change.namespace
+    if not namespace:
         raise BadRequest("namespace is empty: give it at least one level")
-    *parent, level = change.namespace
-    if parent:
-        _hold_namespace(sql, tuple(parent))
-    key = rows.namespace_key(change.namespace)
-    rows.check_indexable(key, "namespace")
-    created = sql.execute(
+    rows.check_indexable(rows.namespace_key(namespace), "namespace")
+    # All transactions lock from the root downwards, so that they never deadlock.
+    for depth in range(1, len(namespace)):
+        _hold_or_create_namespace(sql, namespace[:depth])
+    if not _insert_namespace(sql, namespace, change.properties):
+        raise AlreadyExists(f"Namespace already exists: {namespace_text(namespace)}")
+
+
+def _hold_or_create_namespace(sql: Statements, namespace: Namespace) -> None:
+    if _is_held(sql, namespace) or _insert_namespace(sql, namespace, {}):
+        return
+    # Another transaction created it in between.
+    if not _is_held(sql, namespace):
+        raise _Lost
+
+
+def _insert_namespace(sql: Statements, namespace: Namespace, properties: dict[str, str]) -> bool:
+    """Return whether the namespace was created, and did not exist before."""
+    inserted = sql.execute(
         "create_namespace",
         {
-            "namespace": key,
-            "parent": rows.namespace_key(tuple(parent)),
-            "level": level,
-            "properties": rows.properties_text(change.properties),
+            "namespace": rows.namespace_key(namespace),
+            "parent": rows.namespace_key(namespace[:-1]),
+            "level": namespace[-1],
+            "properties": rows.properties_text(properties),
         },
     )
-    if not created:
-        raise AlreadyExists(f"Namespace already exists: {namespace_text(change.namespace)}")
+    return inserted == 1
 
 
 def _set_namespace_properties(sql: Statements, change: SetNamespaceProperties) -> None:
@@ -299,8 +313,13 @@ def _drop_relation(sql: Statements, change: DropRelation) -> None:
 
 
 def _hold_namespace(sql: Statements, namespace: Namespace) -> None:
-    if not sql.fetch("hold_namespace", {"namespace": rows.namespace_key(namespace)}):
+    if not _is_held(sql, namespace):
         raise NoSuchNamespace(f"Namespace does not exist: {namespace_text(namespace)}")
+
+
+def _is_held(sql: Statements, namespace: Namespace) -> bool:
+    """Lock a namespace against a drop. Return False if it does not exist."""
+    return bool(sql.fetch("hold_namespace", {"namespace": rows.namespace_key(namespace)}))
 
 
 def _kind_at(sql: Statements, identifier: Identifier) -> Kind | None:

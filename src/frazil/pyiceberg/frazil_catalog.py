@@ -39,8 +39,8 @@ from frazil.pyiceberg.frazil_transaction import (
 from frazil.pyiceberg.session_transport import SessionTransport
 from frazil.pyiceberg.transaction_base import copy_as
 from frazil.wire.errors import FrazilError
+from frazil.wire.frazil_properties import REQUEST_TIMEOUT, check_catalog_properties
 
-REQUEST_TIMEOUT: Final = "frazil.request-timeout-s"
 PREFIX: Final = "prefix"
 
 
@@ -54,6 +54,7 @@ class FrazilCatalog(RestCatalog):
         if PY_CATALOG_IMPL in properties:
             # PyIceberg's `load_catalog` passes the configured properties only to its own catalogs.
             properties = {**_configured(name), **properties}
+        check_catalog_properties(properties)
         super().__init__(name, **properties)
         self._timeout_s = _timeout_s(self.properties)
 

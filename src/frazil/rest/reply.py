@@ -25,13 +25,14 @@ from frazil.db.base import DatabaseUnavailable
 from frazil.rest.routing import Route
 from frazil.store.object_store import StoreError
 from frazil.wire.errors import CommitStateUnknown, FrazilError, ServiceUnavailable
+from frazil.wire.frazil_properties import SCAN_PLANNING, ScanPlanningMode
 from frazil.wire.json_bodies import encode
 from frazil.wire.rest_messages import (
     MinimalCommitResponse,
     MinimalTransactionResponse,
     table_identifier,
 )
-from frazil.wire.scan_planning import SCAN_PLANNING_MODE, SCAN_PLANNING_PROPERTY, ScanPlanningMode
+from frazil.wire.scan_planning import SCAN_PLANNING_MODE
 
 _log = logging.getLogger("frazil.rest")
 
@@ -135,7 +136,7 @@ class Renderer:
         return Reply(200, chunks, self._table_headers(table, refs_only))
 
     def _config_suffix(self, table: LoadedTable) -> _ConfigSuffix:
-        mode = table.cached.metadata.properties.get(SCAN_PLANNING_PROPERTY)
+        mode = table.cached.metadata.properties.get(SCAN_PLANNING)
         return self._config_suffixes[mode == ScanPlanningMode.SERVER]
 
     def loaded_view(self, view: LoadedView) -> Reply:

@@ -168,12 +168,19 @@ class AllowedLocations:
 
     def check(self, location: str, field: str) -> Location:
         """Return the canonical form of an allowed location. Raise BadRequest for any other."""
+        return self._check(location, field, "choose one inside", location)
+
+    def check_file(self, file: str, field: str, fix: str = "choose one inside") -> Location:
+        """Do the same for a file. The error advises to allow the folder of its table."""
+        return self._check(file, field, fix, _table_folder(file))
+
+    def _check(self, location: str, field: str, fix: str, folder: str) -> Location:
         canonical = canonical_location(location, field)
         if not any(is_within(canonical, root) for root in self.roots):
             raise BadRequest(
                 f"{field} {_shown(location)} is outside the warehouse {self.warehouse} and every "
-                "allowed location: choose one inside, or start the server with "
-                f"--allow-location {_shown(location)}"
+                f"allowed location: {fix}, or start the server with "
+                f"--allow-location {_shown(folder)}"
             )
         return canonical
 
@@ -186,6 +193,15 @@ class AllowedLocations:
                 "give the table a folder of its own"
             )
         return canonical
+
+
+def _table_folder(file: str) -> str:
+    """Return the folder of the table that a file probably belongs to."""
+    folder, _, _ = file.rpartition("/")
+    parent, _, name = folder.rpartition("/")
+    if folder.endswith("/"):
+        return file
+    return parent if name in ("data", "metadata") else folder
 
 
 def default_namespace_location(warehouse: str, namespace: Namespace) -> str:

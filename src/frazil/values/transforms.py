@@ -6,6 +6,7 @@ unknown transforms. One is kept as it was written: it accepts every type and can
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,6 +27,8 @@ from frazil.values.types import DATE, INT, STRING, DecimalType, Type, TypeId
 _MAX_INT: Final = 2**31 - 1
 _EPOCH_YEAR: Final = 1970
 _HAS_WIDTH = re.compile(r"(\w+)\[([0-9]{1,20})\]")
+
+_NAME_AND_WIDTH = re.compile(r"\W*([A-Za-z]{0,40})\D*([0-9]{0,20})")
 
 _TIMESTAMPS: Final = frozenset(
     {TypeId.TIMESTAMP, TypeId.TIMESTAMPTZ, TypeId.TIMESTAMP_NS, TypeId.TIMESTAMPTZ_NS}
@@ -226,6 +229,21 @@ def parse_transform(text: str) -> Transform:
     if matched is not None and matched[1].lower() == "truncate":
         return Truncate(int(matched[2]))
     return Unknown(text)
+
+
+_WITH_WIDTH: Final = ("bucket", "truncate")
+TRANSFORM_NAMES: Final = (*_BY_NAME, *(f"{name}[N]" for name in _WITH_WIDTH))
+"""The known transforms, as messages name them."""
+
+
+def nearest_transform(text: str) -> str | None:
+    """Return the known transform that is most like an unknown one, or None."""
+    matched = _NAME_AND_WIDTH.match(text)
+    assert matched is not None
+    near = difflib.get_close_matches(matched[1].lower(), (*_BY_NAME, *_WITH_WIDTH), n=1)
+    if not near or near[0] in _BY_NAME:
+        return near[0] if near else None
+    return f"{near[0]}[{matched[2] or 'N'}]"
 
 
 def apply(transform: Transform, source: Type, value: Any) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Annotated, Any, Final
 
 from msgspec import Meta, Raw, Struct, field
@@ -16,13 +15,6 @@ from frazil.wire.rest_updates import Int64
 
 SCAN_PLANNING_MODE: Final = "scan-planning-mode"
 """The key in a table's `config` that says who must plan its scans."""
-SCAN_PLANNING_PROPERTY: Final = f"frazil.{SCAN_PLANNING_MODE}"
-"""The table property that sets it."""
-
-
-class ScanPlanningMode(StrEnum):
-    CLIENT = "client"
-    SERVER = "server"
 
 
 class PlanTableScanRequest(Request, frozen=True, omit_defaults=True):

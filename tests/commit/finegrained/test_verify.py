@@ -13,19 +13,19 @@ from tests.commit.finegrained.conftest import NAMESPACE
 from tests.commit.finegrained.requests import Json, append, overwrite
 from tests.commit.finegrained.trees import local
 from tests.commit.finegrained.world import World
-from tests.stock_clients.declared import FLAT, SCHEMA, RealTable
+from tests.stock_clients.declared import BY_PART, FLAT, SCHEMA, RealTable
 
 
 @pytest.fixture
 def checked(world: World) -> Callable[..., RealTable]:
     """Return a function that creates tables that verify their files."""
 
-    def make(how: str, **fields: Any) -> RealTable:
+    def make(how: str, spec: Json = FLAT, **fields: Any) -> RealTable:
         table = RealTable(
             world,
             namespace=NAMESPACE,
             schema=SCHEMA,
-            spec=FLAT,
+            spec=spec,
             properties={"frazil.commit.verify-files": how},
             **fields,
         )
@@ -77,6 +77,18 @@ def test_a_column_of_another_type(checked: Callable[..., RealTable]) -> None:
     assert "id" in message
 
 
+def test_a_file_of_another_partition(checked: Callable[..., RealTable]) -> None:
+    """A reader with a filter skips a file by its partition, and would miss these rows."""
+    table = checked("footer", spec=BY_PART)
+    file = table.write("a", 1, 2, part="a")
+    assert "partition.part: b is declared, but the file's footer proves a" in table.bad(
+        append(file | {"partition": ["b"]})
+    )
+    table.append(file)
+    trusting = checked("none", spec=BY_PART)
+    trusting.append(trusting.write("b", 3, part="a", partition="b"))
+
+
 @pytest.mark.parametrize("version", [2, 3])
 def test_delete_files_are_looked_at_too(checked: Callable[..., RealTable], version: int) -> None:
     table = checked("footer", version=version)
@@ -100,9 +112,11 @@ def test_a_vector_of_another_file(checked: Callable[..., RealTable]) -> None:
 
 
 def test_a_word_that_is_not_known(checked: Callable[..., RealTable]) -> None:
-    table = checked("sometimes")
-    message = table.bad(append(table.write("a", 1)))
-    assert "frazil.commit.verify-files" in message
+    table = checked("footer")
+    updates = {"frazil.commit.verify-files": "sometimes"}
+    assert "frazil.commit.verify-files" in table.bad(
+        {"action": "set-properties", "updates": updates}
+    )
 
 
 def test_many_files_are_looked_at(checked: Callable[..., RealTable]) -> None:

@@ -27,6 +27,7 @@ from tests.commit.requests import (
     append,
     body,
     committed,
+    context,
     head_is,
     name,
     set_property,
@@ -46,6 +47,16 @@ def test_a_repeated_commit_is_answered_with_current_metadata(driver: Driver) -> 
     assert committed(again) == committed(first)
     assert again.table.metadata.properties["later"] == "1"
     assert driver.snapshot_ids() == [1]
+
+
+def test_a_repeated_create_of_a_nested_namespace_is_answered_again(driver: Driver) -> None:
+    key = new_key()
+    first = driver.create_namespace("x", "y", "z", key=key)
+    driver.catalog.drop_namespace(context(), ("x", "y", "z"))
+    assert body(driver.create_namespace("x", "y", "z", key=key)) == body(first)
+    # The replay creates nothing, and the parents are still there.
+    assert driver.database.namespace_properties(("x", "y", "z")) is None
+    assert driver.database.namespace_properties(("x", "y")) == {}
 
 
 def test_a_key_with_another_request_is_refused(driver: Driver) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +22,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from frazil.commit.snapshot.file_verification import (
-    VERIFY_FILES,
-    Verification,
     verification,
     verify_files,
 )
@@ -40,9 +40,11 @@ from frazil.store.s3_store import S3Store
 from frazil.values.deletion_vectors import DeletionVector, deletion_vector_blob
 from frazil.values.puffin import BlobMetadata, write_puffin
 from frazil.wire.errors import BadRequest
+from frazil.wire.frazil_properties import VERIFY_FILES, Verification
 from tests.support.memory_store import MemoryStore
 from tests.support.patience import HANG_S
 from tests.support.s3 import S3Server, start_s3
+from tests.support.tables import apply, update
 
 ROOT = Path(__file__).resolve().parents[3]
 ROWS = 3
@@ -176,7 +178,9 @@ def test_nothing_is_looked_at_by_default(memory: Place) -> None:
 
 @pytest.mark.parametrize("value", ["all", "", "Exists", "true"])
 def test_another_value_is_refused(memory: Place, value: str) -> None:
-    message = refusal(table(value), memory, data_file("memory://verify/nothing", 5))
+    properties = {VERIFY_FILES: value}  # A registered table may have it; nobody can set it.
+    registered = msgspec.structs.replace(table(), properties=properties)
+    message = refusal(registered, memory, data_file("memory://verify/nothing", 5))
     assert message.startswith(f"properties.{VERIFY_FILES}: {value!r} is not one of none, exists, ")
 
 
@@ -417,8 +421,9 @@ def test_required_columns_must_be_there(memory: Place) -> None:
     verify_files(table(columns=with_default, version=3), [file], [], memory.store)
     optional = [column(1, "id", "long"), COLUMNS[1]]
     verify_files(table(columns=optional), [file], [], memory.store)
-    verify_files(table(spec=[(1, "identity")]), [file], [], memory.store)
-    assert "is required" in refusal(table(spec=[(1, "bucket[4]")]), memory, file)
+    in_partition = msgspec.structs.replace(file, partition=(1,))
+    verify_files(table(spec=[(1, "identity")]), [in_partition], [], memory.store)
+    assert "is required" in refusal(table(spec=[(1, "bucket[4]")]), memory, in_partition)
 
 
 def test_field_ids_must_be_the_tables(memory: Place) -> None:
@@ -595,6 +600,147 @@ def test_the_long_footer_of_many_vectors_is_read_with_a_second_request(memory: P
     assert "add-delete-files[321] " in refusal(
         table(version=3), memory, *files[:321], wrong, *files[322:]
     )
+
+
+# --- partitions -----------------------------------------------------------------------------------
+
+DAY_MS = 86_400_000
+DECIMAL = ("decimal(9, 2)", "truncate[50]", pa.decimal128(9, 2))
+PROOFS = [
+    # The type, transform, Arrow type, values, and a declared value with what is said of it. None
+    # stands for a value that is accepted.
+    ("long", "identity", pa.int64(), [5, 5], 5, None),
+    ("long", "identity", pa.int64(), [5, 5], 6, "6 is declared, but the file's footer proves 5"),
+    ("long", "identity", pa.int64(), [5, 5], None, "null is declared, but "),
+    ("string", "identity", pa.string(), ["eu", "eu"], "eu", None),
+    ("string", "identity", pa.string(), ["eu", "eu"], "us", "us is declared, "),
+    ("string", "truncate[2]", pa.string(), ["eua", "euz"], "eu", None),
+    ("string", "truncate[2]", pa.string(), ["eua", "euz"], "us", "footer proves eu"),
+    ("date", "month", pa.date32(), [0, 30], 0, None),
+    ("date", "month", pa.date32(), [0, 30], 1, "footer proves 0"),
+    ("date", "year", pa.date32(), [-1, -365], -1, None),
+    ("date", "year", pa.date32(), [-1, -365], 0, "footer proves -1"),
+    ("timestamp", "day", pa.timestamp("ms"), [0, DAY_MS - 1], 0, None),
+    ("timestamp", "day", pa.timestamp("ms"), [0, DAY_MS - 1], 1, "footer proves 1970-01-01"),
+    ("timestamptz", "hour", pa.timestamp("us", "UTC"), [0, 1], 0, None),
+    ("timestamptz", "hour", pa.timestamp("us", "UTC"), [0, 1], 1, "footer proves 0"),
+    (
+        "decimal(9, 2)",
+        "truncate[50]",
+        pa.decimal128(9, 2),
+        [Decimal("1.60")],
+        Decimal("1.50"),
+        None,
+    ),
+    (*DECIMAL, [Decimal("1.60")], Decimal("1.50"), None),
+    (*DECIMAL, [Decimal("1.60")], Decimal("2.00"), "footer proves 1.50"),
+    ("int", "bucket[16]", pa.int32(), [34, 34], 3, None),
+    ("int", "bucket[16]", pa.int32(), [34, 34], 4, "footer proves 3"),
+    ("int", "bucket[16]", pa.int32(), [34, 35], 3, "which are two partitions"),
+    ("int", "bucket[2]", pa.int32(), [30, 35], 1, None),
+    ("int", "bucket[2]", pa.int32(), [30, 35], 0, "lies between 1 and 1"),
+    ("int", "identity", pa.int32(), [None, None], None, None),
+    ("int", "identity", pa.int32(), [None, None], 0, "0 is declared, but "),
+    ("int", "bucket[4]", pa.int32(), [1, None], None, "is null in 1 of 2 rows"),
+    ("int", "identity", pa.int32(), [1, 2], 1, "which are two partitions: write one file"),
+    ("int", "void", pa.int32(), [1, None], None, None),
+    ("int", "identity", pa.int32(), [], 1, None),
+    # Readers accept small unsigned numbers.
+    ("int", "identity", pa.uint8(), [200, 200], 200, None),
+    ("int", "identity", pa.uint8(), [200, 200], -56, "footer proves 200"),
+    # A footer counts no NaNs, but at least one row is within its bounds.
+    ("double", "identity", pa.float64(), [1.5, 1.5], 1.5, None),
+    ("double", "identity", pa.float64(), [1.5, 1.5], 2.5, "lies between 1.5 and 1.5"),
+    ("double", "identity", pa.float64(), [1.5, math.nan], 1.5, None),
+    ("double", "identity", pa.float64(), [1.5, math.nan], math.nan, "nan is declared"),
+    ("double", "identity", pa.float64(), [math.nan] * 2, math.nan, None),
+    ("double", "identity", pa.float64(), [math.nan] * 2, None, "not null"),
+    ("double", "identity", pa.float64(), [0.0, 0.0], -0.0, None),
+    ("double", "identity", pa.float64(), [0.0, 0.0], 1.0, "lies between"),
+]
+
+
+@pytest.mark.parametrize(("type_", "transform", "kind", "values", "declared", "problem"), PROOFS)
+def test_a_partition_that_the_footer_disproves(
+    memory: Place,
+    type_: str,
+    transform: str,
+    kind: pa.DataType,
+    values: list[Any],
+    declared: Any,
+    problem: str | None,
+) -> None:
+    metadata = table(columns=[column(1, "x", type_)], spec=[(1, transform)])
+    file = msgspec.structs.replace(
+        written(memory, parquet([field("x", kind, 1)], [values])),
+        record_count=len(values),
+        partition=(declared,),
+    )
+    if problem is None:
+        verify_files(metadata, [file], [], memory.store)
+        return
+    message = refusal(metadata, memory, file)
+    assert message.startswith(f"updates[0].add-data-files[0] ({file.file_path}).partition.p0: ")
+    assert problem in message
+
+
+def test_bounds_that_may_be_cut_disprove_only_null(memory: Place) -> None:
+    content = parquet([field("x", pa.string(), 1)], [["a" * 64] * 2])
+    assert content.count(b"parquet-cpp-arrow") == 1
+    other_writer = content.replace(b"parquet-cpp-arrow", b"parquet-xyz-other")
+    file = msgspec.structs.replace(written(memory, other_writer), record_count=2)
+    metadata = table(columns=[column(1, "x", "string")], spec=[(1, "identity")])
+    for value in ("a" * 64 + "b", "b"):
+        kept = msgspec.structs.replace(file, partition=(value,))
+        verify_files(metadata, [kept], [], memory.store)
+    assert "not null" in refusal(metadata, memory, msgspec.structs.replace(file, partition=(None,)))
+
+
+def test_each_file_is_checked_against_its_own_spec(memory: Place) -> None:
+    evolved = apply(
+        table(spec=[(1, "identity")]),
+        update(
+            "add-spec",
+            spec={
+                "fields": [
+                    {"source-id": 1, "field-id": 1001, "name": "bucket", "transform": "bucket[16]"},
+                ]
+            },
+        ),
+        update("set-default-spec", spec_id=-1),
+    )
+    file = written(memory, parquet(FIELDS, [[34] * ROWS, ["a"] * ROWS]))
+    by_id = msgspec.structs.replace(file, partition=(34,))
+    by_bucket = msgspec.structs.replace(file, partition=(3,))
+    verify_files(evolved, [by_id, by_bucket], [], memory.store, spec_ids=[0, 1])
+    with pytest.raises(BadRequest, match=r"^add-data-files\[1\] .*\.partition\.bucket: 34 is decl"):
+        verify_files(evolved, [by_id, by_id], [], memory.store, spec_ids=[0, 1])
+
+
+def test_a_file_without_the_source_column(memory: Place) -> None:
+    """Readers take an identity partition's value for the column, and null for others."""
+    file = written(memory, parquet(FIELDS[:1], VALUES[:1]))
+    region = msgspec.structs.replace(file, partition=("eu",))
+    verify_files(table(spec=[(2, "identity")]), [region], [], memory.store)
+    message = refusal(table(spec=[(2, "truncate[2]")]), memory, region)
+    assert "eu is declared, but the file's footer proves null" in message
+
+
+def test_equality_deletes_are_checked_by_the_columns_that_they_have(memory: Place) -> None:
+    content = parquet(FIELDS[:1], [[5]])
+    deletes = DeleteFile(
+        file_path=memory.write("deletes.parquet", content),
+        file_format="parquet",
+        record_count=1,
+        file_size_in_bytes=len(content),
+        content=EQUALITY_DELETES,
+        equality_ids=[1],
+        partition=(5, "eu"),
+    )
+    metadata = table(spec=[(1, "identity"), (2, "identity")])
+    verify_files(metadata, [], [deletes], memory.store)
+    wrong = msgspec.structs.replace(deletes, partition=(6, "eu"))
+    assert ".partition.p0: 6 is declared" in refusal(metadata, memory, wrong)
 
 
 # --- many files, stores that fail ---------------------------------------------------------------

@@ -310,7 +310,7 @@ def test_cut_bounds_prove_nothing(tmp_path: Path) -> None:
     # Truncated bounds do not disprove a value either.
     longer = "a" * 64 + "b"
     assert DataFile.from_parquet(path, table, partition=[longer]).partition == (longer,)
-    with pytest.raises(FileDoesNotFit, match="no nulls"):
+    with pytest.raises(FileDoesNotFit, match="not null"):
         DataFile.from_parquet(path, table, partition=[None])
     # The bounds are those of the footer, truncated further.
     assert bounds(DataFile.from_parquet(path, table, partition=[longer]), 1, "string") == (

@@ -10,11 +10,12 @@ from uuid import UUID
 import pyarrow as pa
 import pytest
 
-from frazil.datafiles.footers.footer_partitions import PartitionField, partition_fields
+from frazil.datafiles.footers.footer_partitions import partition_fields
 from frazil.datafiles.writing.row_partitions import partition_folder, partition_value, split
 from frazil.spark.schema.partition_transforms import partition_columns, transform_column
 from frazil.spark.writing.partition_folders import IN_FILE, folder_columns, folder_values
 from frazil.values import temporal
+from frazil.values.partition_proof import PartitionField
 from frazil.values.transforms import Transform, apply, parse_transform
 from frazil.values.types import (
     BINARY,

@@ -18,6 +18,7 @@ from frazil.db.base import (
 )
 from frazil.store.locations import default_namespace_location, table_location_in
 from frazil.wire.errors import NoSuchNamespace
+from frazil.wire.frazil_properties import check_properties_of
 from frazil.wire.identifiers import Identifier, Namespace, namespace_text
 from frazil.wire.json_bodies import encode
 from frazil.wire.rest_messages import NamespaceResponse, UpdateNamespacePropertiesResponse
@@ -59,6 +60,7 @@ class Namespaces:
     def create(
         self, operation: Operation, namespace: Namespace, properties: dict[str, str]
     ) -> Attempt:
+        check_properties_of("namespace", properties, {})
         described = self.described(namespace, properties)
         body = encode(NamespaceResponse(namespace=namespace, properties=described))
         return _attempt(operation, CreateNamespace(namespace, properties), body)
@@ -74,6 +76,7 @@ class Namespaces:
         updates: dict[str, str],
     ) -> Attempt:
         before = self.properties(namespace)
+        check_properties_of("namespace", updates, before)
         body = encode(
             UpdateNamespacePropertiesResponse(
                 updated=tuple(sorted(updates)),

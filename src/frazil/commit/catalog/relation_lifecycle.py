@@ -183,7 +183,7 @@ class Tables(_Relations):
         existing = self._database.relation(identifier)
         if existing is not None and not (request.overwrite and existing.kind is Kind.TABLE):
             self._creation.check_name_is_free(identifier)
-        target = self._locations.check(location, "metadata-location")
+        target = self._locations.check_file(location, "metadata-location")
         metadata = self._cache.read_table(location, thorough=True)
         uuid = row_uuid(metadata)
         # Continue the version numbers of a table that was dropped and is registered again.
@@ -299,7 +299,7 @@ class Views(_Relations):
     ) -> Attempt:
         location = request.metadata_location
         self._refuse_existing(identifier)
-        self._locations.check(location, "metadata-location")
+        self._locations.check_file(location, "metadata-location")
         metadata = self._cache.read_view(location)
         check_uuid(metadata.view_uuid, "view-uuid")
         self._locations.check_view(metadata)

@@ -194,11 +194,13 @@ def _declared(
         environment.check_paths(metadata, [file.file_path for file in data], data_path)
     if deletes:
         environment.check_paths(metadata, [file.file_path for file in deletes], deletes_path)
-    environment.verify_files(metadata, added_data, added_deletes, f"{action.json_path}.")
     data_specs = [file.spec_id for file in data]
+    delete_specs = [file.spec_id for file in deletes]
+    prefix, specs = f"{action.json_path}.", [*data_specs, *delete_specs]
+    environment.verify_files(metadata, added_data, added_deletes, prefix, specs)
     return (
         *_grouped(added_data, data_specs, DATA, data_sequence_number),
-        *_grouped(added_deletes, [file.spec_id for file in deletes], DELETES),
+        *_grouped(added_deletes, delete_specs, DELETES),
     )
 
 

@@ -35,6 +35,7 @@ from frazil.format.metadata.view_metadata import ViewMetadata
 from frazil.store.object_store import StoreError
 from frazil.wire.errors import BadRequest, CommitFailed, FrazilError, TooManyRequests
 from frazil.wire.file_actions import CommitUpdate, FineGrainedUpdate
+from frazil.wire.frazil_properties import REBASE_APPENDS
 from frazil.wire.rest_messages import CommitTableRequest, CommitViewRequest
 from frazil.wire.rest_updates import (
     AddSnapshot,
@@ -45,8 +46,6 @@ from frazil.wire.rest_updates import (
 )
 
 M = TypeVar("M")
-
-REBASE_APPENDS = "frazil.commit.rebase-appends"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 
-from frazil.commit.snapshot.file_verification import VERIFY_FILES, verify_files
+from frazil.commit.snapshot.file_verification import verify_files
 from frazil.commit.snapshot.file_writer import PendingStore
 from frazil.commit.snapshot.stream_epochs import LoadStream
 from frazil.commit.snapshot.table_locations import OwnFolders, TableLocations, check_paths
@@ -18,6 +18,7 @@ from frazil.format.metadata.content_files import DataFile, DeleteFile
 from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.read.manifest_cache import ManifestCache, ManifestReader
 from frazil.store.object_store import Store
+from frazil.wire.frazil_properties import VERIFY_FILES
 
 
 def now_ms() -> int:
@@ -44,7 +45,10 @@ class Environment:
     reader: ManifestReader
     check_paths: Callable[[TableMetadata, Sequence[str], str], None]
     """Raises if the table must not name one of the paths. The last argument is their JSON path."""
-    verify_files: Callable[[TableMetadata, Sequence[DataFile], Sequence[DeleteFile], str], None]
+    verify_files: Callable[
+        [TableMetadata, Sequence[DataFile], Sequence[DeleteFile], str, Sequence[int]], None
+    ]
+    """The last arguments are the prefix of JSON paths and the specs of all files."""
     now_ms: int
     load_stream: LoadStream = no_stream
     """Loads the last epoch of a stream of the table, including the accepted requests of this
@@ -111,6 +115,8 @@ class Environments:
         data: Sequence[DataFile],
         deletes: Sequence[DeleteFile],
         json_prefix: str,
+        spec_ids: Sequence[int],
     ) -> None:
         if VERIFY_FILES in metadata.properties:
-            verify_files(metadata, data, deletes, self._store, self._executor, json_prefix)
+            store, executor = self._store, self._executor
+            verify_files(metadata, data, deletes, store, executor, json_prefix, spec_ids)

@@ -5,9 +5,10 @@ makes it check files, in parallel:
 
     none     nothing is checked
     exists   every file exists and has the declared size
-    footer   also, for Parquet: the number of rows is correct, and the columns fit the table's
-             schema; for a deletion vector: it can be read, and it deletes the declared number of
-             rows of its data file. For ORC and Avro files the same as `exists`.
+    footer   also, for Parquet: the number of rows is correct, the columns fit the table's schema,
+             and the statistics do not disprove the partition; for a deletion vector: it can be
+             read, and it deletes the declared number of rows of its data file. For ORC and Avro
+             files the same as `exists`.
 
 A file that does not match raises a BadRequest that names the file and the field. An unreachable
 store raises a StoreError, because nothing is known about the files.
@@ -16,20 +17,21 @@ store raises a StoreError, because nothing is known about the files.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
-from enum import StrEnum
 from itertools import islice
 from typing import Any, Final, TypeVar
 
 from frazil.format.declared.declared_metrics import FIRST_RESERVED_ID, Misfit
 from frazil.format.metadata.content_files import EQUALITY_DELETES, ContentFile, DataFile, DeleteFile
+from frazil.format.metadata.partition_spec import PartitionField as SpecField
 from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.store.object_store import ObjectMissing, Store
 from frazil.values import puffin
 from frazil.values.column_matching import (
     ColumnMisfit,
+    MatchedColumn,
     TableColumns,
     match_columns,
     match_equality_deletes,
@@ -37,6 +39,7 @@ from frazil.values.column_matching import (
     with_field_ids,
 )
 from frazil.values.deletion_vectors import InvalidDeletionVector, read_deletion_vector
+from frazil.values.footer_statistics import column_statistics
 from frazil.values.name_mapping import (
     NAME_MAPPING_PROPERTY,
     InvalidNameMapping,
@@ -44,12 +47,18 @@ from frazil.values.name_mapping import (
     parse_name_mapping,
 )
 from frazil.values.parquet_columns import FileColumn, all_columns, columns_of_footer
+from frazil.values.partition_proof import (
+    Disproven,
+    PartitionField,
+    contradiction,
+    examine,
+    result_text,
+)
 from frazil.values.puffin import InvalidPuffin
 from frazil.values.transforms import IDENTITY
 from frazil.values.types import Type, fields_by_id
 from frazil.wire.errors import BadRequest
-
-VERIFY_FILES: Final = "frazil.commit.verify-files"
+from frazil.wire.frazil_properties import VERIFY_FILES, Verification
 
 _WORKERS: Final = 16
 _WINDOW: Final = 8 * _WORKERS
@@ -59,12 +68,6 @@ _FIRST_READ_BYTES: Final = 64 << 10
 """Nearly every footer fits into the first read from the end of a file."""
 
 T = TypeVar("T")
-
-
-class Verification(StrEnum):
-    NONE = "none"
-    EXISTS = "exists"
-    FOOTER = "footer"
 
 
 def verification(metadata: TableMetadata) -> Verification:
@@ -86,19 +89,22 @@ def verify_files(
     store: Store,
     executor: Executor | None = None,
     json_path: str = "",
+    spec_ids: Sequence[int] = (),
 ) -> None:
     """Check that files match their declarations. Raises the error of the first file that does
     not.
 
-    `json_path` is the prefix of the list names in messages, such as `updates[0].`. Without an
-    executor the function creates its own threads.
+    `json_path` is the prefix of the list names in messages, such as `updates[0].`. `spec_ids` are
+    the specs of the data files and then of the delete files, by default the table's default spec.
+    Without an executor the function creates its own threads.
     """
     level = verification(metadata)
     if level is Verification.NONE or not (data_files or delete_files):
         return
     verifier = _Verifier(metadata, store, level)
-    jobs = [*_jobs(data_files, f"{json_path}add-data-files")]
-    jobs += _jobs(delete_files, f"{json_path}add-delete-files")
+    specs = iter(spec_ids or [metadata.default_spec_id] * (len(data_files) + len(delete_files)))
+    jobs = [*_jobs(data_files, f"{json_path}add-data-files", specs)]
+    jobs += _jobs(delete_files, f"{json_path}add-delete-files", specs)
     if level is Verification.FOOTER and any(job.format_name == "parquet" for job in jobs):
         require_pyarrow()
     if executor is not None:
@@ -125,6 +131,7 @@ def require_pyarrow() -> None:
 class _Declared:
     file: ContentFile
     json_path: str
+    spec_id: int
 
     def refused(self, field: str, problem: str) -> BadRequest:
         return BadRequest(f"{self.json_path} ({self.file.file_path}).{field}: {problem}")
@@ -145,10 +152,10 @@ class _Job:
         return self.declared[0].file.file_format.lower()
 
 
-def _jobs(files: Iterable[ContentFile], name: str) -> list[_Job]:
+def _jobs(files: Iterable[ContentFile], name: str, spec_ids: Iterator[int]) -> list[_Job]:
     by_location: dict[str, list[_Declared]] = {}
     for index, file in enumerate(files):
-        declared = _Declared(file, f"{name}[{index}]")
+        declared = _Declared(file, f"{name}[{index}]", next(spec_ids))
         by_location.setdefault(file.file_path, []).append(declared)
     return [_Job(tuple(declared)) for declared in by_location.values()]
 
@@ -180,6 +187,7 @@ class _Verifier:
         if self._reads_footers:
             self._name_mapping = _name_mapping(metadata)
             self._columns = _table_columns(metadata)
+            self._partition_fields = _partition_fields(metadata, self._columns)
             self._from_partition = frozenset(
                 part.source_id
                 for spec in metadata.partition_specs
@@ -216,23 +224,30 @@ class _Verifier:
                     "record-count",
                     f"{file.record_count} is declared, but the file has {footer.row_count} rows",
                 )
-            self._check_columns(file, footer.columns)
+            columns = self._match_columns(file, footer.columns)
+            fields = self._partition_fields.get(declared.spec_id, ())
+            if fields and columns is not None:
+                _check_partition(file, fields, columns, footer.metadata)
         except Misfit as misfit:
             raise declared.refused(misfit.field, misfit.problem) from None
         except (_InvalidParquet, ColumnMisfit) as error:
             problem = f"the Parquet file does not fit the table: {error}"
             raise declared.refused("file-path", problem) from None
 
-    def _check_columns(self, file: ContentFile, columns: Sequence[FileColumn]) -> None:
+    def _match_columns(
+        self, file: ContentFile, columns: Sequence[FileColumn]
+    ) -> Sequence[MatchedColumn] | None:
+        """Return the columns of the table that the file has. Position deletes have none."""
         if isinstance(file, DeleteFile) and file.content != EQUALITY_DELETES:
             match_position_deletes(columns)
-            return
+            return None
         columns = with_field_ids(columns, self._name_mapping, self._columns.schema)
         if isinstance(file, DeleteFile):
-            match_equality_deletes(columns, self._columns, file.equality_ids or ())
+            matched = match_equality_deletes(columns, self._columns, file.equality_ids or ())
         else:
-            match_columns(columns, self._columns, self._from_partition)
+            matched = match_columns(columns, self._columns, self._from_partition)
         _refuse_unassigned_ids(columns, self._metadata.last_column_id)
+        return matched
 
     # --- deletion vectors -------------------------------------------------------------------
 
@@ -319,6 +334,54 @@ def _table_columns(metadata: TableMetadata) -> TableColumns:
     return TableColumns(current, fields_by_id(current), metadata.format_version, former_types)
 
 
+def _partition_fields(
+    metadata: TableMetadata, columns: TableColumns
+) -> Mapping[int, tuple[PartitionField, ...]]:
+    """Return the fields of each spec with their source columns in the current schema."""
+
+    def field(part: SpecField) -> PartitionField:
+        source = columns.by_id.get(part.source_id)
+        name, column = (None, None) if source is None else (source.name, source.field)
+        return PartitionField(part.name, part.transform, part.source_id, name, column)
+
+    return {spec.spec_id: tuple(map(field, spec.fields)) for spec in metadata.partition_specs}
+
+
+def _check_partition(
+    file: ContentFile,
+    fields: Sequence[PartitionField],
+    columns: Sequence[MatchedColumn],
+    footer: Any,
+) -> None:
+    """Refuse partition values that the statistics of the source columns disprove. A footer does
+    not count NaNs, so the statistics must hold with any number of them."""
+    is_data = isinstance(file, DataFile)
+    sources = {field.source_id for field in fields}
+    known = [column for column in columns if column.field_id in sources]
+    try:
+        statistics = column_statistics(footer, known, lambda _: None, lambda _: True)
+        by_field = [statistics.get(field.source_id) for field in fields]
+        findings = [
+            examine(field, own, is_data=is_data)
+            for field, own in zip(fields, by_field, strict=True)
+        ]
+    except (OSError, ValueError, ArithmeticError):
+        # Readers may read a file with invalid statistics, and such statistics prove nothing.
+        return
+    repeated = {column.field_id for column in known if column.is_repeated}
+    for field, finding, value in zip(fields, findings, file.partition, strict=True):
+        if field.source_id in repeated:
+            continue
+        reason = (
+            finding.reason
+            if isinstance(finding, Disproven)
+            else contradiction(field, finding, value)
+        )
+        if reason is not None:
+            shown = f"{result_text(field, value)} is declared, but {reason}"
+            raise Misfit(f"partition.{field.name}", shown)
+
+
 def _refuse_unassigned_ids(columns: Iterable[FileColumn], last_column_id: int) -> None:
     """Refuse ids that the table has not assigned yet, because other columns may get them later."""
     for column in all_columns(columns):
@@ -344,8 +407,14 @@ class _InvalidParquet(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class _ParquetFooter:
-    row_count: int
+    metadata: Any
+    """A `pyarrow.parquet.FileMetaData`."""
     columns: tuple[FileColumn, ...]
+
+    @property
+    def row_count(self) -> int:
+        count: int = self.metadata.num_rows
+        return count
 
 
 def _read_footer(read: Callable[[int, int], bytes], size: int) -> _ParquetFooter:
@@ -378,6 +447,6 @@ def _parse_footer(tail: bytes) -> _ParquetFooter:
     try:
         # pyarrow locates the footer from the end, so it needs no other part of the file.
         metadata: Any = pq.read_metadata(pa.BufferReader(_MAGIC + tail))
-        return _ParquetFooter(metadata.num_rows, columns_of_footer(metadata))
+        return _ParquetFooter(metadata, columns_of_footer(metadata))
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
         raise _InvalidParquet(f"its footer cannot be read: {error}") from None

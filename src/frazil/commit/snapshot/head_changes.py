@@ -30,9 +30,7 @@ from frazil.wire.declared_content import (
     delete_file_key,
 )
 from frazil.wire.errors import BadRequest
-
-REJECT_DUPLICATES: Final = "frazil.commit.reject-duplicate-files"
-IGNORE_MISSING: Final = "frazil.commit.ignore-missing-removals"
+from frazil.wire.frazil_properties import IGNORE_MISSING, REJECT_DUPLICATES
 
 _SHOWN_FILES: Final = 5
 

@@ -112,7 +112,7 @@ class TableLocations:
         ):
             for file in files:
                 if file not in known:
-                    self._allowed.check(file.statistics_path, f"{field}.statistics-path")
+                    self._allowed.check_file(file.statistics_path, f"{field}.statistics-path")
 
     def check_view(self, new: ViewMetadata, base: ViewMetadata | None = None) -> None:
         """Check that the metadata files of a view may be written. A view owns no location."""
@@ -120,9 +120,9 @@ class TableLocations:
             if base is None or (field, text) not in _view_locations(base):
                 self._allowed.check(text, field)
 
-    def check(self, location: str, field: str) -> Location:
+    def check_file(self, file: str, field: str, fix: str = "choose one inside") -> Location:
         """Return the parsed location. Raises if it is not allowed."""
-        return self._allowed.check(location, field)
+        return self._allowed.check_file(file, field, fix)
 
     def is_allowed(self, location: str) -> bool:
         try:
@@ -132,7 +132,7 @@ class TableLocations:
         return True
 
     def check_readable(self, location: str) -> None:
-        self._allowed.check(location, "a file named in the snapshot")
+        self._allowed.check_file(location, "a file named in the snapshot")
 
     def belongs_to(self, metadata: TableMetadata, location: str) -> bool:
         """Return whether a file is inside the table's own locations. Only such files may be
@@ -247,7 +247,8 @@ class _Checker:
         field = f"{json_path}[{index}].file-path"
         if not name:
             raise BadRequest(f"{field} {path!r} names a folder: give the path of a file")
-        location = self._locations.check(path, field)
+        fix = f"write the file below {self._metadata.location}"
+        location = self._locations.check_file(path, field, fix)
         is_own = self._locations.belongs_to(self._metadata, path)
         if not is_own:
             self._refuse_in_other_tables(location, path, field)

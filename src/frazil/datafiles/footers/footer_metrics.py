@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from frazil.datafiles.footers.footer_statistics import ColumnStatistics
 from frazil.values import types
 from frazil.values.column_matching import MatchedColumn
+from frazil.values.footer_statistics import ColumnStatistics
 from frazil.values.single_value import to_binary
 from frazil.values.transforms import InvalidTransform, parse_transform
 from frazil.wire.declared_content import CountMap, ValueMap

@@ -1,34 +1,34 @@
-"""Proves the partition of a file by its footer, or checks the partition that the caller passes.
-
-All rows of a data file must have one partition tuple (spec, "Partitioning"), and readers skip whole
-files by it: a wrong value hides rows. A footer proves a value only if the column does not mix nulls
-with other values, and if the transform preserves the order and has one result for the lowest and
-the highest value. Bounds that may be cut prove nothing.
-"""
+"""Takes the partition of a file from its footer, or checks the partition that the caller passes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from frazil.datafiles.footers.footer_statistics import FLOATING, ColumnStatistics
 from frazil.datafiles.footers.parquet_files import FileDoesNotFit, PartitionNotProven
 from frazil.datafiles.footers.python_values import internal_value
 from frazil.datafiles.portable_table import FileTable
-from frazil.values.single_value import InvalidValue, to_binary, to_json
+from frazil.values.footer_statistics import ColumnStatistics
+from frazil.values.partition_proof import (
+    Disproven,
+    Finding,
+    PartitionField,
+    Proven,
+    contradiction,
+    examine,
+)
+from frazil.values.single_value import InvalidValue, to_json
 from frazil.values.transforms import (
     Bucket,
     Identity,
     InvalidTransform,
-    Transform,
     Truncate,
     Unknown,
     Void,
     apply,
     parse_transform,
 )
-from frazil.values.types import NestedField, SchemaField, Type, fields_by_id
+from frazil.values.types import SchemaField, fields_by_id
 from frazil.wire.errors import BadRequest
 
 PartitionInput: TypeAlias = Sequence[Any] | Mapping[str, Any]
@@ -36,23 +36,6 @@ PartitionInput: TypeAlias = Sequence[Any] | Mapping[str, Any]
 
 _MISSING: Final = object()
 _GIVE: Final = "give it, as partition={{{name!r}: ...}}"
-_ONE_FILE_EACH: Final = "write one file for each partition"
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionField:
-    """A field of a partition spec with its source column."""
-
-    name: str
-    transform: Transform
-    source_id: int
-    source_name: str | None
-    """None if the column was dropped from the current schema."""
-    source: NestedField | None
-
-    @property
-    def result_type(self) -> Type | None:
-        return None if self.source is None else self.transform.result_type(self.source.type)
 
 
 def partition_fields(
@@ -102,15 +85,12 @@ def partition_values(
 ) -> tuple[Any, ...]:
     """Return the partition tuple in the wire's JSON.
 
-    `partition` has the caller's values, if any. A delete file need not have all columns of its
-    table, so that a missing column proves nothing.
+    `partition` has the caller's values, if any.
     """
     passed = _by_name(fields, partition, path)
     tuple_values = []
     for field in fields:
-        known = statistics.get(field.source_id)
-        is_open = known is None and not is_data and not isinstance(field.transform, Void)
-        finding = _Open("a delete file does not tell") if is_open else _examine(field, known)
+        finding = examine(field, statistics.get(field.source_id), is_data=is_data)
         value = _value(field, finding, passed.get(field.name, _MISSING), path)
         tuple_values.append(_json(field, value, path))
     return tuple(tuple_values)
@@ -141,163 +121,24 @@ def _by_name(
     return dict(zip(names, partition, strict=True))
 
 
-def _value(field: PartitionField, finding: _Finding, passed: Any, path: str) -> Any:
-    if isinstance(finding, _Disproven):
+def _value(field: PartitionField, finding: Finding, passed: Any, path: str) -> Any:
+    if isinstance(finding, Disproven):
         raise FileDoesNotFit(path, f"partition field {field.name}: {finding.reason}")
     if passed is not _MISSING:
         value = _converted(field, passed, path)
-        reason = _contradiction(field, finding, value)
+        reason = contradiction(field, finding, value)
         if reason is not None:
             raise FileDoesNotFit(
                 path, f"partition field {field.name}: {passed!r} is given, but {reason}"
             )
         return value
-    if isinstance(finding, _Proven):
+    if isinstance(finding, Proven):
         return finding.value
     fix = _GIVE.format(name=field.name)
     raise PartitionNotProven(path, f"{finding.reason}: {fix}", field.name)
 
 
-# --- what the footer shows ------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Proven:
-    """The footer shows that all rows have this value."""
-
-    value: Any
-
-
-@dataclass(frozen=True, slots=True)
-class _Open:
-    """The footer does not show the value; if it is not null, it is within the two bounds."""
-
-    reason: str
-    lowest: Any = None
-    highest: Any = None
-    has_nulls: bool | None = None
-    """Whether there are nulls; None if the footer does not say."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Disproven:
-    """The footer shows that the file has rows of more than one partition."""
-
-    reason: str
-
-
-_Finding: TypeAlias = _Proven | _Open | _Disproven
-
-
-def _examine(field: PartitionField, statistics: ColumnStatistics | None) -> _Finding:
-    if isinstance(field.transform, Void) or field.source is None:
-        # Readers and the catalog only accept null for a dropped column.
-        return _Proven(None)
-    if statistics is None:
-        return _without_column(field, field.source)
-    if statistics.value_count == 0:
-        return _Open("the file has no rows to take it from")
-    if statistics.null_count is None:
-        return _Open(f"the footer has no null count of {field.source_name}")
-    if statistics.is_all_null:
-        return _Proven(None)
-    if statistics.null_count:
-        return _Disproven(
-            f"{field.source_name} is null in {statistics.null_count} of {statistics.value_count} "
-            f"rows, which belong to another partition than the others: {_ONE_FILE_EACH}"
-        )
-    if field.source.type.type_id in FLOATING and statistics.nan_count != 0:
-        return _with_nans(field, statistics)
-    return _of_bounds(field, field.source.type, statistics)
-
-
-def _without_column(field: PartitionField, source: NestedField) -> _Finding:
-    """Return what readers use: the initial default, null, or an identity partition's value."""
-    if isinstance(field.transform, Identity):
-        return _Open(
-            f"the file has no column {field.source_name}, readers take it from the partition"
-        )
-    return _Proven(apply(field.transform, source.type, source.initial_default))
-
-
-def _with_nans(field: PartitionField, statistics: ColumnStatistics) -> _Finding:
-    """Examine a column that may have NaNs, which are not in its bounds."""
-    if statistics.nan_count is None:
-        return _Open(f"the NaNs of {field.source_name} were not counted")
-    if statistics.nan_count == statistics.value_count:
-        return _Open(f"{field.source_name} is NaN in all rows, which JSON has no value for")
-    return _Disproven(
-        f"{field.source_name} is NaN in {statistics.nan_count} of {statistics.value_count} rows, "
-        f"which belong to another partition than the others: {_ONE_FILE_EACH}"
-    )
-
-
-def _of_bounds(field: PartitionField, type_: Type, statistics: ColumnStatistics) -> _Finding:
-    lower, upper = statistics.lower, statistics.upper
-    if lower is None:
-        return _Open(f"the footer has no bounds of {field.source_name}", has_nulls=False)
-    if statistics.may_be_cut:
-        return _Open(f"the bounds of {field.source_name} in the footer are cut", has_nulls=False)
-    low, high = apply(field.transform, type_, lower), apply(field.transform, type_, upper)
-    is_single = _same(type_, lower, upper)
-    if is_single or (field.transform.preserves_order and _same_result(field, low, high)):
-        return _Proven(low)
-    shown = f"{field.source_name} lies between {_shown(type_, lower)} and {_shown(type_, upper)}"
-    if not _same_result(field, low, high) and statistics.are_values and not _is_zero(lower, upper):
-        return _Disproven(f"{shown}, which are two partitions: {_ONE_FILE_EACH}")
-    if field.transform.preserves_order or statistics.are_values:
-        return _Open(f"{shown}, which proves no single value", low, high, has_nulls=False)
-    return _Open(f"{shown}, which proves no {field.transform}", has_nulls=False)
-
-
-def _is_zero(lower: Any, upper: Any) -> bool:
-    """Whether the bounds are zeros: statistics confuse -0.0 and 0.0, which are two partitions."""
-    return isinstance(lower, float) and lower == 0 == upper
-
-
-def _same_result(field: PartitionField, low: Any, high: Any) -> bool:
-    assert field.result_type is not None
-    return _same(field.result_type, low, high)
-
-
-def _same(type_: Type, one: Any, other: Any) -> bool:
-    """Compare by bytes: the two zeros are equal numbers, but two partitions."""
-    return to_binary(type_, one) == to_binary(type_, other)
-
-
-def _shown(type_: Type, value: Any) -> str:
-    try:
-        text = str(to_json(type_, value))
-    except InvalidValue:
-        text = str(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
-
-
 # --- what the caller passes -----------------------------------------------------------------------
-
-
-def _contradiction(field: PartitionField, finding: _Proven | _Open, value: Any) -> str | None:
-    """Return why a value cannot be the file's, or None."""
-    if isinstance(finding, _Proven):
-        if value is None or finding.value is None:
-            is_same = value is finding.value
-        else:
-            is_same = _same_result(field, value, finding.value)
-        return None if is_same else f"the file's footer proves {_result(field, finding.value)}"
-    if value is None:
-        return "the file has no nulls in it" if finding.has_nulls is False else None
-    if finding.lowest is None or finding.lowest <= value <= finding.highest:
-        return None
-    return (
-        f"by the file's footer it lies between {_result(field, finding.lowest)} and "
-        f"{_result(field, finding.highest)}"
-    )
-
-
-def _result(field: PartitionField, value: Any) -> str:
-    if value is None or field.result_type is None:
-        return "null"
-    return _shown(field.result_type, value)
 
 
 def _converted(field: PartitionField, passed: Any, path: str) -> Any:

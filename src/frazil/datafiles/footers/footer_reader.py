@@ -22,17 +22,10 @@ from frazil.datafiles.footers.footer_metrics import (
     metrics_modes,
 )
 from frazil.datafiles.footers.footer_partitions import (
-    PartitionField,
     PartitionInput,
     identity_sources,
     partition_fields,
     partition_values,
-)
-from frazil.datafiles.footers.footer_statistics import (
-    ColumnStatistics,
-    NanCounts,
-    column_statistics,
-    read_nan_counts,
 )
 from frazil.datafiles.footers.parquet_files import FileDoesNotFit, declared_path, open_parquet
 from frazil.datafiles.portable_table import FileTable, table_name_mapping
@@ -48,7 +41,14 @@ from frazil.values.column_matching import (
     own_columns,
     with_field_ids,
 )
+from frazil.values.footer_statistics import (
+    ColumnStatistics,
+    NanCounts,
+    column_statistics,
+    read_nan_counts,
+)
 from frazil.values.parquet_columns import FileColumn, columns_of_footer
+from frazil.values.partition_proof import PartitionField
 from frazil.values.type_json import parse_struct
 from frazil.values.types import SchemaField, StructType, Type, fields_by_id
 from frazil.wire.errors import BadRequest

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from frazil.datafiles.footers.footer_statistics import nan_count
 from frazil.datafiles.reading.file_storage import Storage
 from frazil.datafiles.writing.variant_annotation import annotating
 from frazil.datafiles.writing.write_properties import FileOptions, has_option
+from frazil.values.footer_statistics import nan_count
 from frazil.values.parquet_columns import field_id_of
 from frazil.wire.errors import BadRequest
 

@@ -25,10 +25,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from frazil.datafiles.footers.footer_partitions import PartitionField, partition_fields_of
+from frazil.datafiles.footers.footer_partitions import partition_fields_of
 from frazil.datafiles.footers.python_values import internal_value
 from frazil.datafiles.portable_table import PortableTable
 from frazil.values import temporal
+from frazil.values.partition_proof import PartitionField
 from frazil.values.single_value import InvalidValue, min_big_endian, to_json
 from frazil.values.transforms import (
     Bucket,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Final
@@ -15,11 +15,13 @@ from frazil.format.metadata import json_object
 from frazil.format.metadata.schema import Schema, is_nested_in_list_or_map
 from frazil.values import temporal
 from frazil.values.transforms import (
+    TRANSFORM_NAMES,
     VOID,
     InvalidTransform,
     Transform,
     Unknown,
     calendar_text,
+    nearest_transform,
     parse_transform,
 )
 from frazil.values.types import UNKNOWN, NestedField, StructType, Type, TypeId
@@ -269,6 +271,22 @@ def check_source(
         raise BadRequest(f"Cannot {verb} by non-primitive source field: {source}")
     if not transform.accepts(source):
         raise BadRequest(f"Invalid source type {source} for transform: {transform}")
+
+
+def check_known_transforms(
+    transforms: Iterable[Transform], what: str, allowed: Collection[Transform] = ()
+) -> None:
+    """Refuse the transforms of a new spec or sort order that nobody can apply.
+
+    Readers must accept them (spec, "Partition Transforms"), so metadata that exists may have them.
+    """
+    for position, transform in enumerate(transforms):
+        if isinstance(transform, Unknown) and transform not in allowed:
+            near = nearest_transform(transform.text)
+            known = f"known are {', '.join(TRANSFORM_NAMES)}"
+            hint = known if near is None else f"did you mean {near!r}?"
+            path = f"{what}.fields[{position}].transform"
+            raise BadRequest(f"{path}: {transform.text[:100]!r} is not a transform; {hint}")
 
 
 def spec_problem(spec: PartitionSpec, schema: Schema) -> str | None:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from frazil.format.metadata import table_updates
 from frazil.format.metadata.partition_spec import (
     UNPARTITIONED,
+    check_known_transforms,
     freshen_partition_spec,
     parse_partition_spec,
 )
@@ -40,6 +41,7 @@ from frazil.format.metadata.table_updates import (
 from frazil.wire import rest_updates as wire
 from frazil.wire.errors import BadRequest, CommitFailed
 from frazil.wire.file_actions import CommitUpdate
+from frazil.wire.frazil_properties import check_table_properties
 from frazil.wire.rest_updates import (
     AssertCreate,
     AssertCurrentSchemaId,
@@ -126,6 +128,7 @@ def new_table(
     fresh_schema, new_ids = assign_fresh_ids(schema)
     given_spec = UNPARTITIONED if spec is None else parse_partition_spec(spec)
     given_order = UNSORTED if order is None else parse_sort_order(order, "write-order")
+    check_known_transforms([part.transform for part in given_order.fields], "write-order")
 
     state = TableState.empty(version, now_ms=now_ms)
     updates: list[TableUpdate] = [
@@ -156,6 +159,7 @@ def _check_new_table_properties(properties: Mapping[str, str], version: int) -> 
     """Check properties as Java's validateCommitProperties and EncryptionUtil.checkCompatibility
     do."""
     check_property_values(properties)
+    check_table_properties(properties, {})
     for name in _COMMIT_PROPERTIES:
         text = properties.get(name)
         if text is None:

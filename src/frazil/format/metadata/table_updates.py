@@ -6,7 +6,7 @@ added. The id -1 stands for the one that the same request added last.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 from uuid import UUID
 
@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from frazil.format.metadata.partition_spec import (
     INITIAL_SPEC_ID,
+    check_known_transforms,
     check_partition_spec,
     compatible_specs,
     parse_partition_spec,
@@ -58,7 +59,9 @@ from frazil.format.metadata.table_metadata import (
     strip_trailing_slash,
 )
 from frazil.format.metadata.table_state import TableState
+from frazil.values.transforms import Transform
 from frazil.wire.errors import BadRequest, CommitFailed
+from frazil.wire.frazil_properties import check_table_properties
 from frazil.wire.rest_updates import (
     AddEncryptionKey,
     AddPartitionSpec,
@@ -84,7 +87,6 @@ from frazil.wire.rest_updates import (
     SetStatistics,
     UpgradeFormatVersion,
 )
-from frazil.wire.scan_planning import SCAN_PLANNING_PROPERTY, ScanPlanningMode
 
 FORMAT_VERSION_PROPERTY = "format-version"
 METADATA_COMPRESSION = "write.metadata.compression-codec"
@@ -142,6 +144,7 @@ def set_properties(state: TableState, update: SetProperties) -> None:
     In Java the client does this (replaceProperties), so stock Java clients never send these names.
     """
     check_property_values(update.updates)
+    check_table_properties(update.updates, state.properties)
     version = update.updates.get(FORMAT_VERSION_PROPERTY)
     if version is not None:
         field = f"set-properties.updates.{FORMAT_VERSION_PROPERTY}"
@@ -166,8 +169,7 @@ def parse_format_version(text: str, field: str) -> int:
 
 
 def check_property_values(properties: Mapping[str, str]) -> None:
-    """Refuse values that would break later writes of metadata files, or that clients cannot
-    follow."""
+    """Refuse values that would break later writes of metadata files."""
     codec = properties.get(METADATA_COMPRESSION)
     if codec is not None and codec.lower() not in METADATA_CODECS:
         raise BadRequest(
@@ -178,12 +180,6 @@ def check_property_values(properties: Mapping[str, str]) -> None:
         value = properties.get(name)
         if value is not None and parse_int(value) is None:
             raise BadRequest(f"properties.{name}: {value!r} is not an integer")
-    mode = properties.get(SCAN_PLANNING_PROPERTY)
-    if mode is not None and mode not in tuple(ScanPlanningMode):
-        raise BadRequest(
-            f"properties.{SCAN_PLANNING_PROPERTY}: {mode!r} is not one of "
-            f"{', '.join(ScanPlanningMode)}"
-        )
 
 
 def parse_int(text: str) -> int | None:
@@ -262,6 +258,7 @@ def add_partition_spec(state: TableState, update: AddPartitionSpec) -> None:
     added = next((known for known in state.partition_specs if compatible_specs(spec, known)), None)
     if added is None:
         check_partition_spec(spec, schema)
+        _check_transforms(state, [part.transform for part in spec.fields], "partition-spec")
         if state.format_version == 1 and not spec.has_sequential_ids:
             raise BadRequest(
                 "add-spec.spec: Spec does not use sequential IDs that are required in v1: "
@@ -289,12 +286,20 @@ def remove_partition_specs(state: TableState, update: RemovePartitionSpecs) -> N
     )
 
 
+def _check_transforms(state: TableState, transforms: Sequence[Transform], field: str) -> None:
+    """Refuse unknown transforms that the table does not have yet, such as a registered table."""
+    own = {part.transform for spec in state.partition_specs for part in spec.fields}
+    own |= {part.transform for order in state.sort_orders for part in order.fields}
+    check_known_transforms(transforms, field, own)
+
+
 def add_sort_order(state: TableState, update: AddSortOrder) -> None:
     order = parse_sort_order(update.sort_order)
     schema = state.current_schema("add-sort-order")
     added = next((known for known in state.sort_orders if same_order(known, order)), None)
     if added is None:
         check_sort_order(order, schema)
+        _check_transforms(state, [part.transform for part in order.fields], "sort-order")
         added = _numbered(state, order)
         state.sort_orders = (*state.sort_orders, added)
     state.last_added_order_id = added.order_id

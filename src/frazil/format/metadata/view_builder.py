@@ -24,6 +24,7 @@ from frazil.format.metadata.view_metadata import (
     parse_view_version,
 )
 from frazil.wire.errors import BadRequest, CommitFailed, IllegalArgument
+from frazil.wire.frazil_properties import check_properties_of
 from frazil.wire.rest_updates import (
     AddSchema,
     AddViewVersion,
@@ -57,6 +58,7 @@ def new_view(
 ) -> ViewMetadata:
     """Return a view with one version. The server assigns its ids (schema 0, version 1) and its
     time."""
+    check_properties_of("view", properties, {})
     first_schema = with_schema_id(parse_schema(schema), 0)
     sent = parse_view_version(view_version)
     first = _with_fields(
@@ -155,6 +157,7 @@ def _set_location(draft: _Draft, update: SetLocation) -> None:
 
 
 def _set_properties(draft: _Draft, update: SetProperties) -> None:
+    check_properties_of("view", update.updates, draft.properties)
     draft.properties.update(update.updates)
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 from frazil.client.declare.client_table import Table
 from frazil.spark.core.name_matching import quoted
 from frazil.spark.schema.schema_evolution import next_id
-from frazil.values.transforms import InvalidTransform, Unknown, parse_transform
+from frazil.values.transforms import InvalidTransform, Unknown, nearest_transform, parse_transform
 from frazil.values.types import NestedField, StructType, fields_by_id
 from frazil.wire.errors import BadRequest
 
@@ -126,10 +126,10 @@ def _check(transform: str, source: NestedField, text: str, name: str) -> None:
     except InvalidTransform as error:
         raise BadRequest(f"{name}: {text!r}: {error}") from None
     if isinstance(parsed, Unknown):
-        known = "identity, bucket, truncate, year, month, day, hour, void"
-        raise BadRequest(
-            f"{name}: {text!r}: {transform} is not a transform; known transforms are {known}"
-        )
+        near = nearest_transform(transform)
+        known = "known transforms are identity, bucket, truncate, year, month, day, hour, void"
+        hint = known if near is None else f"did you mean {near.partition('[')[0]!r}?"
+        raise BadRequest(f"{name}: {text!r}: {transform} is not a transform; {hint}")
     if not parsed.accepts(source.type):
         raise BadRequest(f"{name}: {text!r}: {transform} does not take a {source.type}")
 

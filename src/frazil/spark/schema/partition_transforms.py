@@ -16,12 +16,13 @@ import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as fn
 
-from frazil.datafiles.footers.footer_partitions import PartitionField, partition_fields
+from frazil.datafiles.footers.footer_partitions import partition_fields
 from frazil.datafiles.portable_table import FileTable
 from frazil.datafiles.writing.row_partitions import PARTITION_PREFIX, transformed
 from frazil.spark.core.name_matching import quoted
 from frazil.spark.schema.spark_types import WITH_ZONE
 from frazil.values import temporal
+from frazil.values.partition_proof import PartitionField
 from frazil.values.transforms import (
     Bucket,
     Day,

@@ -19,7 +19,6 @@ from pyspark.sql import DataFrame
 
 from frazil.datafiles.arrow.metadata_columns import LAST_UPDATED_FIELD, ROW_ID, ROW_ID_FIELD
 from frazil.datafiles.footers.files_from_parquet import DataFile
-from frazil.datafiles.footers.footer_partitions import PartitionField
 from frazil.datafiles.footers.footer_reader import ParquetReader
 from frazil.datafiles.footers.python_values import internal_value
 from frazil.datafiles.portable_table import PortableTable
@@ -33,6 +32,7 @@ from frazil.spark.schema.spark_types import FIELD_ID_METADATA, FLAT_TYPES
 from frazil.spark.writing.distribution import Layout, spread
 from frazil.spark.writing.partition_folders import IN_FILE, folder_columns, folder_values
 from frazil.spark.writing.write_commit import WriteFolder
+from frazil.values.partition_proof import PartitionField
 from frazil.values.transforms import apply
 from frazil.values.types import NestedField, StructType, TypeId
 from frazil.wire.errors import BadRequest

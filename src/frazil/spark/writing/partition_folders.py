@@ -15,10 +15,10 @@ from urllib.parse import unquote
 from pyspark.sql import Column
 from pyspark.sql import functions as fn
 
-from frazil.datafiles.footers.footer_partitions import PartitionField
 from frazil.spark.schema.partition_transforms import partition_column, unix_micros
 from frazil.spark.schema.spark_types import FLOATS
 from frazil.values import temporal
+from frazil.values.partition_proof import PartitionField
 from frazil.values.transforms import Void
 from frazil.values.types import StructType, Type, TypeId
 

@@ -1,7 +1,8 @@
 """Reads what a file's footer says about the values of its columns, over all row groups.
 
 The rules are those of Java's `ParquetMetrics`, except that Java takes milliseconds for
-microseconds. Values are Iceberg's internal ones, of the column's type in the table.
+microseconds. Values are Iceberg's internal ones, of the column's type in the table. pyarrow is
+imported inside functions, because client and server must start without it.
 """
 
 from __future__ import annotations
@@ -13,9 +14,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeAlias
 from uuid import UUID
-
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from frazil.values import temporal
 from frazil.values.column_matching import MatchedColumn
@@ -136,6 +134,9 @@ def read_nan_counts(file: Any, column: MatchedColumn) -> list[int]:
 
 def nan_count(array: Any) -> int:
     """Count the NaNs of an array of floats, or of structs around a single leaf of floats."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     while array.type.num_fields:
         # Only one leaf was read, so that every struct around it has one field. `flatten` hides the
         # values that a field may have below a null struct.

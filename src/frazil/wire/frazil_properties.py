@@ -1,0 +1,98 @@
+"""The properties that Frazil defines: their names, their values, and the check of new ones.
+
+A misspelled property has no effect, so the server refuses unknown names that start with `frazil.`
+when they are set. Registered tables keep them, and so does a commit that does not change them.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
+
+from frazil.wire.errors import BadRequest
+
+PREFIX: Final = "frazil."
+
+VERIFY_FILES: Final = "frazil.commit.verify-files"
+REJECT_DUPLICATES: Final = "frazil.commit.reject-duplicate-files"
+IGNORE_MISSING: Final = "frazil.commit.ignore-missing-removals"
+REBASE_APPENDS: Final = "frazil.commit.rebase-appends"
+SCAN_PLANNING: Final = "frazil.scan-planning-mode"
+REQUEST_TIMEOUT: Final = "frazil.request-timeout-s"
+
+
+class Verification(StrEnum):
+    """The values of VERIFY_FILES."""
+
+    NONE = "none"
+    EXISTS = "exists"
+    FOOTER = "footer"
+
+
+class ScanPlanningMode(StrEnum):
+    """The values of SCAN_PLANNING."""
+
+    CLIENT = "client"
+    SERVER = "server"
+
+
+_BOOLEAN: Final = ("true", "false")
+
+TABLE_PROPERTIES: Final[Mapping[str, tuple[str, ...]]] = {
+    VERIFY_FILES: tuple(Verification),
+    REJECT_DUPLICATES: _BOOLEAN,
+    IGNORE_MISSING: _BOOLEAN,
+    REBASE_APPENDS: _BOOLEAN,
+    SCAN_PLANNING: tuple(ScanPlanningMode),
+}
+"""The values of each property of a table. Booleans may be written in any case."""
+
+CATALOG_PROPERTIES: Final = (REQUEST_TIMEOUT,)
+"""The properties of a FrazilCatalog in PyIceberg's configuration."""
+
+
+def check_table_properties(new: Mapping[str, str], old: Mapping[str, str]) -> None:
+    """Refuse unknown names and values, unless the table already has the same property."""
+    for name, value in _changed(new, old):
+        values = TABLE_PROPERTIES.get(name)
+        if values is None:
+            raise BadRequest(f"properties.{name}: {_not_a_property('table', name)}")
+        comparable = value.lower() if values is _BOOLEAN else value
+        if comparable not in values:
+            raise BadRequest(f"properties.{name}: {value!r} is not one of {', '.join(values)}")
+
+
+def check_properties_of(kind: str, new: Mapping[str, str], old: Mapping[str, str]) -> None:
+    """Refuse properties of Frazil on a view or namespace, which have none."""
+    for name, _ in _changed(new, old):
+        raise BadRequest(f"properties.{name}: {_not_a_property(kind, name)}")
+
+
+def check_catalog_properties(properties: Mapping[str, str]) -> None:
+    """Refuse unknown names in the configuration of a FrazilCatalog."""
+    for name, _ in _changed(properties, {}):
+        if name not in CATALOG_PROPERTIES:
+            raise ValueError(f"{name}: {_not_a_property('catalog', name)}")
+
+
+def _changed(new: Mapping[str, str], old: Mapping[str, str]) -> list[tuple[str, str]]:
+    return [
+        (name, value)
+        for name, value in new.items()
+        if name.lower().startswith(PREFIX) and old.get(name) != value
+    ]
+
+
+def _not_a_property(kind: str, name: str) -> str:
+    if name in TABLE_PROPERTIES:
+        return f"it is a property of tables, not of a {kind}: set it on each table"
+    if name in CATALOG_PROPERTIES:
+        return f"it belongs into the configuration of FrazilCatalog: a {kind} has no such property"
+    known = {"table": tuple(TABLE_PROPERTIES), "catalog": CATALOG_PROPERTIES}.get(kind, ())
+    near = difflib.get_close_matches(name[:100].lower().replace("_", "-"), known, n=1)
+    if near:
+        return f"Frazil has no such property; did you mean {near[0]!r}?"
+    hint = f"a {kind} may have {', '.join(known)}" if known else f"a {kind} has none of its own"
+    return f"Frazil has no such property; {hint}"
