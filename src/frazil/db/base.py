@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol, TypeAlias
 
+from frazil.db.failures import Trouble
 from frazil.wire.errors import FrazilError
 from frazil.wire.identifiers import Identifier, Namespace
 
@@ -204,12 +205,20 @@ class Refused:
 TransactionOutcome: TypeAlias = Committed | SwapLost | KeysTaken | Refused
 
 
-class OutcomeUnknown(Exception):
-    """COMMIT was sent and its answer was lost. `Database.resolve` finds out."""
+class DatabaseFailure(Exception):
+    """The database could not do what it was asked."""
+
+    def __init__(self, message: str, trouble: Trouble | None = None) -> None:
+        super().__init__(message)
+        self.trouble = trouble or Trouble()
 
 
-class DatabaseUnavailable(Exception):
-    """The database could not be reached; nothing of this call has happened."""
+class OutcomeUnknown(DatabaseFailure):
+    """COMMIT was sent, and its answer was lost or proves nothing. `Database.resolve` finds out."""
+
+
+class DatabaseUnavailable(DatabaseFailure):
+    """The database could not be reached, or could not write; nothing of this call has happened."""
 
 
 class CommitIdTaken(DatabaseUnavailable):
@@ -247,6 +256,9 @@ class Database(Protocol):
 
     def ping(self) -> None:
         """Raise DatabaseUnavailable if the database does not answer."""
+
+    def prove_writable(self) -> None:
+        """Write and delete as much as a commit writes. Raises DatabaseUnavailable."""
 
     # namespaces
     def namespace_properties(self, namespace: Namespace) -> dict[str, str] | None: ...

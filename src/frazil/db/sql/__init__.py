@@ -28,6 +28,7 @@ QueryName: TypeAlias = Literal[
     "create_namespace",
     "create_relation",
     "create_schema_version",
+    "drop_key",
     "drop_locations",
     "drop_namespace",
     "drop_relation",
