@@ -173,6 +173,9 @@ class RestApp:
         self.render = Renderer(settings.table_config)
         self.request_counts = RequestCounts()
         self.draining = False
+        self.said_not_ready = False
+        """Whether the log says that the server is not ready, for a reason the catalog has not
+        logged itself."""
         self.router = Router(routes)
         self.body_budget = BodyBudget(settings.max_bytes_in_flight)
         self._limits = BodyLimits(settings.max_request_bytes, settings.body_timeout_s)

@@ -71,10 +71,18 @@ async def get_readiness(app: RestApp, call: Call) -> Reply:
     try:
         async with asyncio.timeout(app.settings.ready_timeout_s):
             await app.blocking(app.catalog.ready)
+    except ServiceUnavailable:
+        # The catalog has logged the reason, once for the whole episode.
+        raise
     except Exception as error:
-        _log.warning("not ready: %r", error, extra={"id": call.request_id})
+        if not app.said_not_ready:
+            app.said_not_ready = True
+            _log.warning("not ready: %r", error, extra={"id": call.request_id})
         raise ServiceUnavailable(
             "the database or the object store cannot be used now; the server's log says which",
             retry_after_s=_RETRY_AFTER_S,
         ) from error
+    if app.said_not_ready:
+        app.said_not_ready = False
+        _log.info("ready again", extra={"id": call.request_id})
     return json_reply({"status": "ready"})

@@ -19,6 +19,7 @@ from frazil.commit.catalog.relation_lifecycle import Tables, Views
 from frazil.commit.pipeline.catalog_answers import Answer, LoadedTable, LoadedView, NoContent
 from frazil.commit.pipeline.commit_batch import BatchTools
 from frazil.commit.pipeline.commit_loop import CommitLoop, database_unavailable
+from frazil.commit.pipeline.health import Health
 from frazil.commit.pipeline.idempotency import Idempotency
 from frazil.commit.pipeline.pending_requests import (
     Attempt,
@@ -40,7 +41,7 @@ from frazil.read.manifest_cache import ManifestCache, ManifestReader
 from frazil.read.metadata_cache import MetadataCache
 from frazil.store.locations import AllowedLocations
 from frazil.store.object_store import Store
-from frazil.wire.errors import BadRequest
+from frazil.wire.errors import BadRequest, ServiceUnavailable
 from frazil.wire.identifiers import Identifier, Namespace
 from frazil.wire.rest_messages import (
     CommitTableRequest,
@@ -61,6 +62,7 @@ _FILE_THREADS = 16
 _DRAIN_TIMEOUT_S = 60.0
 _FORGET_EVERY_S = 600.0
 _KEEP_COMMIT_IDS_S = 7 * 24 * 3600
+READY_RETRY_AFTER_S = 2
 
 
 class Catalog:
@@ -96,7 +98,8 @@ class Catalog:
         pauses = Pauses()
         self._idempotency = Idempotency(db, self._cache)
         tools = BatchTools(db, writer, environments, pauses)
-        self._loop = CommitLoop(db, writer, self._idempotency, tools)
+        self._health = Health(db, store, allowed_locations)
+        self._loop = CommitLoop(db, writer, self._idempotency, tools, self._health)
         self._queues = Queues(self._workers, self._loop.run_group, limits or QueueLimits(), pauses)
         self._lifetime_s = idempotency_lifetime_s
         self._stop = threading.Event()
@@ -339,6 +342,7 @@ class Catalog:
             if not pending.future.done():
                 self._enqueue(identifiers, pending)
         except DatabaseUnavailable as error:
+            self._health.notice(error)
             pending.future.set_exception(database_unavailable(error))
         except Exception as error:
             pending.future.set_exception(error)
@@ -368,13 +372,29 @@ class Catalog:
     # --- life --------------------------------------------------------------------------------
 
     def ready(self) -> None:
-        """Check that the database is reachable. Raises DatabaseUnavailable."""
-        self._database.ping()
+        """Check that the database answers and that no probe fails. Writes nothing.
+
+        Raises ServiceUnavailable with the reasons, or DatabaseUnavailable.
+        """
+        problems = self._health.problems()
+        if problems:
+            raise ServiceUnavailable("; ".join(problems), retry_after_s=READY_RETRY_AFTER_S)
+        try:
+            self._database.ping()
+        except DatabaseUnavailable as error:
+            self._health.notice(error)
+            if error.trouble.reason is None:
+                raise
+            raise ServiceUnavailable(
+                f"the database cannot be used: {error.trouble.reason}",
+                retry_after_s=READY_RETRY_AFTER_S,
+            ) from error
 
     def close(self) -> None:
         """Finish running requests, accept no new ones, and stop the worker threads. The caller
         that opened the database and the store closes them."""
         self._stop.set()
+        self._health.close()
         if not self._queues.close(_DRAIN_TIMEOUT_S):
             logger.warning("closed with commits still in flight")
         self._workers.shutdown(wait=True)
