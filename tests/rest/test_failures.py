@@ -133,6 +133,13 @@ def test_readiness_shows_the_reason_that_the_catalog_knows(
     assert "not ready" not in caplog.text
 
 
+def test_warnings_do_not_make_the_server_unready(client: Client, catalog: StandInCatalog) -> None:
+    catalog.answers["ready"] = ["the clock of this server jumped forward by 3600 s"]
+    got = client("GET", "/readyz")
+    assert got.status == 200
+    assert got.json == {"status": "ready", "warnings": catalog.answers["ready"]}
+
+
 def test_readiness_does_not_wait_for_ever(
     make_client: Callable[..., Client], catalog: StandInCatalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -257,6 +257,12 @@ class Database(Protocol):
     def ping(self) -> None:
         """Raise DatabaseUnavailable if the database does not answer."""
 
+    def clock_skew_ms(self, now_ms: int) -> int:
+        """Return how far the database's clock is ahead of this time.
+
+        SQLite has no other clock: the newest row is compared, and only if it is ahead.
+        """
+
     def prove_writable(self) -> None:
         """Write and delete as much as a commit writes. Raises DatabaseUnavailable."""
 

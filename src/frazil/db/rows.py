@@ -235,6 +235,9 @@ class Reads(ABC):
     def ping(self) -> None:
         self.fetch("schema_version", {})
 
+    def clock_skew_ms(self, now_ms: int) -> int:
+        return int(self.fetch("database_clock", {})[0][0]) - now_ms
+
     def namespace_properties(self, namespace: Namespace) -> dict[str, str] | None:
         rows = self.fetch("namespace_properties", {"namespace": namespace_key(namespace)})
         return properties_of(rows[0][0]) if rows else None

@@ -168,6 +168,10 @@ class SqliteDatabase(SingleStatements):
             self._idle.append(statements)
         return fetched
 
+    def clock_skew_ms(self, now_ms: int) -> int:
+        newest_ms = self.fetch("database_clock", {})[0][0]
+        return max(0, (newest_ms or 0) - now_ms)
+
     def execute(self, name: QueryName, parameters: Parameters) -> int:
         def work(sql: SqliteStatements) -> Written[int]:
             changed = sql.execute(name, parameters)

@@ -65,12 +65,13 @@ async def get_health(app: RestApp, call: Call) -> Reply:
 
 
 async def get_readiness(app: RestApp, call: Call) -> Reply:
-    """Check that the database and the store work and that the server accepts commits."""
+    """Check that the database and the store work and that the server accepts commits. Warnings
+    do not make it unready."""
     if app.draining:
         raise ServiceUnavailable("the server is shutting down", retry_after_s=_RETRY_AFTER_S)
     try:
         async with asyncio.timeout(app.settings.ready_timeout_s):
-            await app.blocking(app.catalog.ready)
+            warnings = await app.blocking(app.catalog.ready)
     except ServiceUnavailable:
         # The catalog has logged the reason, once for the whole episode.
         raise
@@ -85,4 +86,4 @@ async def get_readiness(app: RestApp, call: Call) -> Reply:
     if app.said_not_ready:
         app.said_not_ready = False
         _log.info("ready again", extra={"id": call.request_id})
-    return json_reply({"status": "ready"})
+    return json_reply({"status": "ready", **({"warnings": warnings} if warnings else {})})
