@@ -6,6 +6,7 @@ import json
 import sqlite3
 import subprocess
 import sys
+import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -123,6 +124,19 @@ def test_postgresql_is_looked_at_and_its_clock_compared(
         database.migrate()
     detail = doctor(tmp_path, "--database", postgres_database)[1]["database"]["detail"]
     assert detail.endswith(f"schema version {len(migrations('postgres'))}")
+
+
+def test_rows_from_the_future_show_that_the_clock_was_ahead(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/frazil.db"
+    with closing(connect(url)) as database:
+        database.migrate()
+    settings = Settings(database=url, warehouse=str(tmp_path))
+    assert "newest row" not in CHECKS["clock"](settings)
+    with closing(sqlite3.connect(tmp_path / "frazil.db", isolation_level=None)) as connection:
+        later_ms = (time.time() + 365 * 24 * 3600) * 1000
+        connection.execute("INSERT INTO commits VALUES ('a', 'committed', ?)", (int(later_ms),))
+    with pytest.raises(Problem, match=r"newest row in the database is \+31535\d+\.\d s from this"):
+        CHECKS["clock"](settings)
 
 
 @pytest.mark.process

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
@@ -124,6 +124,52 @@ def test_a_commit_that_never_arrived(
     with pytest.raises(CommitIdTaken):
         proxied.commit(doubtful)
     assert commit(proxied, swap(table)) == Committed()
+
+
+@pytest.fixture
+def failing_commit(direct: PostgresDatabase, postgres_url: str) -> Iterator[Callable[[str], None]]:
+    """Return a function that makes COMMIT of every commit id fail with a SQLSTATE."""
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+
+        def fail_with(sqlstate: str) -> None:
+            connection.execute(
+                "CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS "
+                f"$$ BEGIN RAISE EXCEPTION 'at COMMIT' USING ERRCODE = '{sqlstate}'; END $$;"
+                "CREATE CONSTRAINT TRIGGER fail AFTER INSERT ON commits "
+                "DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION fail()".encode()
+            )
+
+        yield fail_with
+        connection.execute(b"DROP FUNCTION IF EXISTS fail CASCADE")
+
+
+@pytest.mark.parametrize(
+    ("sqlstate", "reason"),
+    [("53100", "its disk is full"), ("57014", "it takes too long to answer")],
+)
+def test_a_commit_that_postgres_refuses_did_not_happen(
+    direct: PostgresDatabase,
+    failing_commit: Callable[[str], None],
+    sqlstate: str,
+    reason: str,
+) -> None:
+    table = make(direct)
+    failing_commit(sqlstate)
+    with pytest.raises(DatabaseUnavailable, match=r"at COMMIT.*; nothing was changed") as refused:
+        direct.commit(transaction(swap(table)))
+    assert refused.value.trouble.reason == reason
+    assert direct.relation(table.identifier) == table
+    direct.prove_writable()
+
+
+@pytest.mark.parametrize("sqlstate", ["08006", "58030", "40003"])
+def test_an_error_at_commit_that_a_pooler_may_have_sent_proves_nothing(
+    direct: PostgresDatabase, failing_commit: Callable[[str], None], sqlstate: str
+) -> None:
+    table = make(direct)
+    failing_commit(sqlstate)
+    with pytest.raises(OutcomeUnknown):
+        direct.commit(transaction(swap(table)))
 
 
 def test_resolve_waits_for_a_commit_still_running(

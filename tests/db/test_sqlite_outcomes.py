@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -22,8 +24,10 @@ from frazil.db.base import (
     SwapRelation,
 )
 from frazil.db.sqlite import SqliteDatabase
+from frazil.db.sqlite_writer import SqliteStatements, Written
 from tests.db.helpers import (
     commit,
+    key_row,
     make,
     make_namespace,
     must,
@@ -33,6 +37,7 @@ from tests.db.helpers import (
     transaction,
 )
 from tests.support.patience import HANG_S
+from tests.support.small_disk import small_disk
 
 
 @pytest.fixture
@@ -108,12 +113,112 @@ def test_a_disk_error_in_commit_is_unknown_until_resolved(path: Path) -> None:
         capture_output=True,
         text=True,
         timeout=HANG_S,
-        env={"PYTHONPATH": ":".join(entry for entry in sys.path if entry)},
+        env=python_path(),
     )
     assert ran.returncode == 0, ran.stderr
     said = ran.stdout.split("\n")
     expected = ["unknown", "not now", "not now", "False", "void", "k2", "Committed()", ""]
     assert said == expected
+
+
+FULL_DISK = """
+    import os, sys
+    from frazil.db.base import *
+    from frazil.db.sqlite import SqliteDatabase
+    from tests.db.helpers import *
+
+    database = SqliteDatabase(sys.argv[1])
+    database.migrate()
+    make_namespace(database, "ns")
+    table = make(database)
+    with open(sys.argv[2], "wb", buffering=0) as filler:
+        try:
+            while True:
+                filler.write(bytes(4096))
+        except OSError:
+            pass
+    for _ in range(3):
+        try:
+            print(database.commit(transaction(swap(table), keys=(key_row(),))))
+        except DatabaseUnavailable as error:
+            print(error.trouble.reason)
+    print(database.relation(table.identifier) == table, flush=True)
+    os.kill(os.getpid(), 9)
+"""
+
+AFTER_THE_CRASH = """
+    import sys
+    from frazil.db.sqlite import SqliteDatabase
+    from frazil.wire.identifiers import Identifier
+    from tests.db.helpers import *
+
+    database = SqliteDatabase(sys.argv[1])
+    table = database.relation(Identifier(("ns",), "t"))
+    print(table.version, database.fetch("unplaced_event", {}))
+    print(commit(database, swap(table)))
+    database.close()
+"""
+
+
+@pytest.mark.process
+def test_a_full_disk_in_commit_is_a_proof_that_survives_a_crash(tmp_path: Path) -> None:
+    """The files of a refused commit are deleted, so no recovery of SQLite may bring it back."""
+    with small_disk(tmp_path / "disk", "1m") as disk:
+        if disk is None:
+            pytest.skip("this system allows no user namespaces")
+
+        def run(script: str) -> tuple[int, list[str]]:
+            inside = [f"{disk.mount_point}/catalog.db", f"{disk.mount_point}/filler"]
+            arguments = (sys.executable, "-c", textwrap.dedent(script), *inside)
+            ran = subprocess.run(
+                disk.command(*arguments, directory=tmp_path),
+                capture_output=True,
+                text=True,
+                timeout=HANG_S,
+                env=python_path(),
+            )
+            assert "Traceback" not in ran.stderr, ran.stderr
+            return ran.returncode, ran.stdout.splitlines()
+
+        code, said = run(FULL_DISK)
+        assert code == -signal.SIGKILL
+        assert said == ["its disk is full"] * 3 + ["True"]
+        disk.free()
+        assert run(AFTER_THE_CRASH) == (0, ["1 []", "Committed()"])
+
+
+def test_a_full_database_refuses_a_transaction_and_its_neighbors(
+    database: SqliteDatabase, path: Path
+) -> None:
+    """SQLite meets its own limit in a statement and rolls back everything that waits with it."""
+    tables = [make(database, f"t{number}") for number in range(4)]
+    limit_pages(database, 0)
+    for table in tables:
+        with pytest.raises(DatabaseUnavailable, match="full; nothing was changed") as refused:
+            commit(database, swap(table), keys=(key_row(body=b"x" * 100_000),))
+        assert refused.value.trouble.reason == "its disk is full"
+    with pytest.raises(DatabaseUnavailable, match="full"):
+        database.prove_writable()
+    limit_pages(database, 1000)
+    database.prove_writable()
+    for table in tables:
+        assert database.relation(table.identifier) == table
+        assert commit(database, swap(table)) == Committed()
+
+
+def limit_pages(database: SqliteDatabase, more: int) -> None:
+    """Let the file grow by no more than this number of pages."""
+
+    def work(sql: SqliteStatements) -> Written[None]:
+        pages = sql.connection.execute("PRAGMA page_count").fetchone()[0]
+        sql.connection.execute(f"PRAGMA max_page_count = {pages + more}")
+        return Written(None, keep=False)
+
+    database.run(work)
+
+
+def python_path() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": ":".join(entry for entry in sys.path if entry)}
 
 
 def test_what_was_committed_is_found_after_reopening(database: SqliteDatabase, path: Path) -> None:

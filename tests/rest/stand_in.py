@@ -185,8 +185,8 @@ class StandInCatalog:
     def rename_view(self, *arguments: Any) -> Future[Answer]:
         return self._future("rename_view", NoContent(), *arguments)
 
-    def ready(self) -> None:
-        self._note("ready")
+    def ready(self) -> list[str]:
+        return self._note("ready") or []
 
 
 class StandInPlanner:

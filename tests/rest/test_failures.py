@@ -102,7 +102,12 @@ def test_head_answers_never_have_a_body(client: Client, catalog: StandInCatalog)
     assert client("HEAD", "/nope").body == b""
 
 
-def test_readiness(make_client: Callable[..., Client], catalog: StandInCatalog) -> None:
+def test_readiness(
+    make_client: Callable[..., Client],
+    catalog: StandInCatalog,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO", "frazil.rest")
     client = make_client(ready_timeout_s=HANG_S)
     assert client("GET", "/readyz").json == {"status": "ready"}
     catalog.raises["ready"] = DatabaseUnavailable("password=x")
@@ -111,6 +116,28 @@ def test_readiness(make_client: Callable[..., Client], catalog: StandInCatalog) 
     assert "=x" not in got.error["message"]
     assert client("HEAD", "/readyz").status == 503
     assert client("GET", "/healthz").json == {"status": "ok"}
+    del catalog.raises["ready"]
+    assert client("GET", "/readyz").status == client("GET", "/readyz").status == 200
+    said = [record.getMessage() for record in caplog.records if record.name == "frazil.rest"]
+    assert said == ["not ready: DatabaseUnavailable('password=x')", "ready again"]
+
+
+def test_readiness_shows_the_reason_that_the_catalog_knows(
+    client: Client, catalog: StandInCatalog, caplog: pytest.LogCaptureFixture
+) -> None:
+    reason = "the database cannot be written: its disk is full"
+    catalog.raises["ready"] = errors.ServiceUnavailable(reason, retry_after_s=2)
+    got = client("GET", "/readyz")
+    assert (got.status, got.error["message"]) == (503, reason)
+    assert got.headers["retry-after"] == "2"
+    assert "not ready" not in caplog.text
+
+
+def test_warnings_do_not_make_the_server_unready(client: Client, catalog: StandInCatalog) -> None:
+    catalog.answers["ready"] = ["the clock of this server jumped forward by 3600 s"]
+    got = client("GET", "/readyz")
+    assert got.status == 200
+    assert got.json == {"status": "ready", "warnings": catalog.answers["ready"]}
 
 
 def test_readiness_does_not_wait_for_ever(

@@ -20,6 +20,7 @@ from frazil.wire.errors import BadRequest
 from tests.store.faulty_proxy import (
     Fault,
     FaultyProxy,
+    ProxyHandler,
     conflict,
     done_but_500,
     done_but_cut,
@@ -98,6 +99,30 @@ def test_a_store_that_stays_down_is_given_up(
     assert not isinstance(raised.value, ObjectExists)
     assert "\n" not in str(raised.value)
     assert 1 < proxy.puts < 10
+    assert raised.value.location == location
+    assert raised.value.reason == "the object store does not answer, or is overloaded or full"
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        (403, "the object store refuses access (403)"),
+        (401, "the object store refuses the keys of this server (401)"),
+        (404, "the bucket does not exist (404)"),
+        (507, "the object store does not answer, or is overloaded or full"),
+    ],
+)
+def test_a_refused_write_has_a_reason_for_operators(
+    store: S3Store, proxy: FaultyProxy, location: str, status: int, reason: str
+) -> None:
+    def refuse_with(handler: ProxyHandler) -> bool:
+        handler.answer(status, [], b"")
+        return True
+
+    proxy.faults = [refuse_with] * 5
+    with pytest.raises(StoreError) as raised:
+        store.put_new(location, [b"content"])
+    assert raised.value.reason == reason
 
 
 def test_a_store_without_put_if_absent_is_refused(

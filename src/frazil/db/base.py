@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol, TypeAlias
 
+from frazil.db.failures import Trouble
 from frazil.wire.errors import FrazilError
 from frazil.wire.identifiers import Identifier, Namespace
 
@@ -206,12 +207,20 @@ class Refused:
 TransactionOutcome: TypeAlias = Committed | SwapLost | KeysTaken | Refused
 
 
-class OutcomeUnknown(Exception):
-    """COMMIT was sent and its answer was lost. `Database.resolve` finds out."""
+class DatabaseFailure(Exception):
+    """The database could not do what it was asked."""
+
+    def __init__(self, message: str, trouble: Trouble | None = None) -> None:
+        super().__init__(message)
+        self.trouble = trouble or Trouble()
 
 
-class DatabaseUnavailable(Exception):
-    """The database could not be reached; nothing of this call has happened."""
+class OutcomeUnknown(DatabaseFailure):
+    """COMMIT was sent, and its answer was lost or proves nothing. `Database.resolve` finds out."""
+
+
+class DatabaseUnavailable(DatabaseFailure):
+    """The database could not be reached, or could not write; nothing of this call has happened."""
 
 
 class CommitIdTaken(DatabaseUnavailable):
@@ -249,6 +258,15 @@ class Database(Protocol):
 
     def ping(self) -> None:
         """Raise DatabaseUnavailable if the database does not answer."""
+
+    def clock_skew_ms(self, now_ms: int) -> int:
+        """Return how far the database's clock is ahead of this time.
+
+        SQLite has no other clock: the newest row is compared, and only if it is ahead.
+        """
+
+    def prove_writable(self) -> None:
+        """Write and delete as much as a commit writes. Raises DatabaseUnavailable."""
 
     # namespaces
     def namespace_properties(self, namespace: Namespace) -> dict[str, str] | None: ...

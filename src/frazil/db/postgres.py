@@ -18,7 +18,7 @@ from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 
-from frazil.db import changes, rows
+from frazil.db import changes, failures, rows
 from frazil.db.base import (
     Committed,
     DatabaseRefused,
@@ -81,12 +81,20 @@ _OUTAGES: Final = (
     psycopg.InterfaceError,
     errors.ReadOnlySqlTransaction,
     errors.UndefinedTable,
+    errors.InsufficientPrivilege,
+    errors.InternalError_,
+    errors.DataCorrupted,
+    errors.IndexCorrupted,
 )
-"""The database is not reachable, too busy, a standby, or not migrated yet."""
+"""The database is not reachable, too busy, a standby, not migrated yet, or damaged."""
 
 
 class _Broken(Exception):
     """The connection is gone."""
+
+    def __init__(self, error: psycopg.Error) -> None:
+        super().__init__(_reason(error))
+        self.trouble = _trouble(error)
 
 
 class _Clash(Exception):
@@ -192,7 +200,8 @@ class PostgresDatabase(SingleStatements):
                 if time.monotonic() + _RESOLVE_PAUSE_S >= deadline:
                     raise DatabaseUnavailable(
                         f"the outcome of commit {commit_id} could not be found out in "
-                        f"{timeout_s:g} s: {_reason(error)}"
+                        f"{timeout_s:g} s: {_reason(error)}",
+                        _trouble(error),
                     ) from error
             time.sleep(_RESOLVE_PAUSE_S)
 
@@ -249,7 +258,7 @@ class PostgresDatabase(SingleStatements):
             except _OUTAGES as error:
                 if sql.alive():
                     raise
-                raise _Broken(_reason(error)) from error
+                raise _Broken(error) from error
 
     @contextmanager
     def _transaction(
@@ -330,16 +339,21 @@ def _apply(sql: PostgresStatements, transaction: Transaction) -> TransactionOutc
 def _send_commit(sql: PostgresStatements) -> None:
     """Send COMMIT. After this, a lost connection is an unknown outcome.
 
-    An error from the server itself is not unknown: the server has rolled back.
+    An error is no unknown outcome if it proves that the server has rolled back, and the server
+    says so as well, by a session without a transaction.
     """
     try:
         answer = sql.connection.execute(b"COMMIT", prepare=False).statusmessage
     except _CLASHES as error:
         raise _Clash(0) from error
     except psycopg.Error as error:
-        if sql.connection.info.transaction_status == TransactionStatus.IDLE:
-            raise
-        raise OutcomeUnknown(f"the answer to COMMIT was lost: {_reason(error)}") from error
+        trouble = _trouble(error)
+        is_idle = sql.connection.info.transaction_status == TransactionStatus.IDLE
+        if is_idle and trouble.proven_at_commit:
+            message = f"PostgreSQL could not commit: {_reason(error)}; nothing was changed"
+            raise DatabaseUnavailable(message, trouble) from error
+        message = f"the answer to COMMIT was lost: {_reason(error)}"
+        raise OutcomeUnknown(message, trouble) from error
     if answer != "COMMIT":
         raise DatabaseUnavailable(f"PostgreSQL answered COMMIT with {answer}; nothing was changed")
 
@@ -371,9 +385,15 @@ def _outages_reported() -> Iterator[None]:
     try:
         yield
     except _Broken as error:
-        raise DatabaseUnavailable(f"PostgreSQL could not be asked: {error}") from error
+        message = f"PostgreSQL could not be asked: {error}"
+        raise DatabaseUnavailable(message, error.trouble) from error
     except _OUTAGES as error:
-        raise DatabaseUnavailable(f"PostgreSQL could not be asked: {_reason(error)}") from error
+        message = f"PostgreSQL could not be asked: {_reason(error)}"
+        raise DatabaseUnavailable(message, _trouble(error)) from error
+
+
+def _trouble(error: psycopg.Error) -> failures.Trouble:
+    return failures.of_postgres(error.sqlstate)
 
 
 def _reason(error: BaseException) -> str:

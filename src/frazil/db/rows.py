@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from secrets import token_bytes
 from typing import Any, Final
+from uuid import uuid4
 
 from frazil.db.base import SECRET_BYTES, EventRow, KeyRow, Kind, Relation, StreamRow
 from frazil.db.sql import Fetch, Parameters, QueryName, Row, Statements
@@ -20,6 +21,7 @@ from frazil.wire.identifiers import Identifier, Namespace
 
 _SEPARATOR: Final = "\x1f"
 _KINDS: Final = {kind.value: kind for kind in Kind}
+_PROBE_BYTES: Final = 64 * 1024
 
 MAX_KEY_BYTES: Final = 2048
 """The longest namespace in bytes. PostgreSQL refuses to index a row of more than a third of a page
@@ -233,6 +235,9 @@ class Reads(ABC):
     def ping(self) -> None:
         self.fetch("schema_version", {})
 
+    def clock_skew_ms(self, now_ms: int) -> int:
+        return int(self.fetch("database_clock", {})[0][0]) - now_ms
+
     def namespace_properties(self, namespace: Namespace) -> dict[str, str] | None:
         rows = self.fetch("namespace_properties", {"namespace": namespace_key(namespace)})
         return properties_of(rows[0][0]) if rows else None
@@ -325,6 +330,13 @@ class SingleStatements(Reads):
         if self.execute("insert_key", key_parameters(row, commit_id=None)):
             return row
         return self.key(row.principal, row.key) or row
+
+    def prove_writable(self) -> None:
+        # Random bytes, because PostgreSQL would compress others. `forget_keys` removes the row if
+        # it cannot be deleted now.
+        probe = KeyRow("", f"probe-{uuid4()}", "", 0, body=token_bytes(_PROBE_BYTES))
+        self.execute("insert_key", key_parameters(probe, commit_id=None))
+        self.execute("drop_key", {"principal": probe.principal, "idempotency_key": probe.key})
 
     def secret(self, name: str) -> bytes:
         stored = self.fetch("secret", {"name": name})

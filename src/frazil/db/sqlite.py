@@ -18,7 +18,7 @@ from pathlib import Path
 from threading import Condition
 from typing import Final, TypeVar
 
-from frazil.db import changes
+from frazil.db import changes, failures
 from frazil.db.base import (
     Committed,
     DatabaseRefused,
@@ -159,13 +159,18 @@ class SqliteDatabase(SingleStatements):
         except sqlite3.Error as error:
             statements.connection.close()
             if is_outage(error):
-                raise DatabaseUnavailable(f"SQLite could not read: {error}") from error
+                trouble = failures.of_sqlite(error)
+                raise DatabaseUnavailable(f"SQLite could not read: {error}", trouble) from error
             raise
         if self._closed or len(self._idle) >= _MAX_IDLE_READERS:
             statements.connection.close()
         else:
             self._idle.append(statements)
         return fetched
+
+    def clock_skew_ms(self, now_ms: int) -> int:
+        newest_ms = self.fetch("database_clock", {})[0][0]
+        return max(0, (newest_ms or 0) - now_ms)
 
     def execute(self, name: QueryName, parameters: Parameters) -> int:
         def work(sql: SqliteStatements) -> Written[int]:
@@ -205,7 +210,7 @@ class SqliteDatabase(SingleStatements):
             try:
                 return self._writer.run(work, max(0.0, deadline - time.monotonic()))
             except OutcomeUnknown as error:
-                raise DatabaseUnavailable(str(error)) from error
+                raise DatabaseUnavailable(str(error), error.trouble) from error
 
     @contextmanager
     def locked(self, uuids: Sequence[str], timeout_s: float) -> Iterator[Session]:
@@ -238,7 +243,7 @@ class SqliteDatabase(SingleStatements):
             try:
                 return self._writer.run(work)
             except OutcomeUnknown as error:
-                raise DatabaseUnavailable(str(error)) from error
+                raise DatabaseUnavailable(str(error), error.trouble) from error
 
     def _open_writer(self) -> SqliteStatements:
         connection = _connect(self.path, self._file_wait_s)
@@ -252,7 +257,8 @@ class SqliteDatabase(SingleStatements):
             connection = _connect(self.path, self._file_wait_s)
             connection.execute("PRAGMA query_only = ON")
         except sqlite3.Error as error:
-            raise DatabaseUnavailable(f"SQLite could not open {self.path}: {error}") from error
+            message = f"SQLite could not open {self.path}: {error}"
+            raise DatabaseUnavailable(message, failures.of_sqlite(error)) from error
         return SqliteStatements(connection, self._queries)
 
 

@@ -14,6 +14,7 @@ from queue import Empty, SimpleQueue
 from threading import Lock, Thread
 from typing import Any, Final, Generic, TypeVar
 
+from frazil.db import failures
 from frazil.db.base import DatabaseUnavailable, OutcomeUnknown
 from frazil.db.sql import Parameters, QueryName, Row
 
@@ -109,7 +110,8 @@ class SqliteWriter:
             except BaseException as error:
                 # The thread must survive every failure, and no caller may wait forever. Nothing was
                 # committed: COMMIT has its own handler.
-                self._disconnect()
+                if not self._is_rolled_back_after(error):
+                    self._disconnect()
                 _fail([job for job in jobs if not job.future.done()], _unavailable(error))
         self._disconnect()
 
@@ -120,9 +122,6 @@ class SqliteWriter:
         answered = []
         for job in jobs:
             written = _run_one(statements, job)
-            if not statements.connection.in_transaction:
-                # After some errors (disk full, I/O) SQLite rolls back the whole batch by itself.
-                raise sqlite3.OperationalError("the whole transaction was rolled back")
             if written is not None:
                 answered.append((job, written))
         if any(written.keep for _, written in answered):
@@ -143,16 +142,35 @@ class SqliteWriter:
         try:
             connection.execute("COMMIT")
         except sqlite3.Error as error:
+            if self._is_rolled_back_after(error):
+                _fail([job for job, _ in answered], _unavailable(error))
+                return
             # The frames of this transaction may or may not be in the WAL. A new connection and the
             # commit id determine the outcome. A job whose changes were discarded has changed
             # nothing, but it may have read rows that are now undone, so its answer is not valid
             # either.
             self._disconnect()
-            unknown = OutcomeUnknown(f"COMMIT failed in SQLite: {error}")
+            trouble = failures.of_sqlite(error)
+            unknown = OutcomeUnknown(f"COMMIT failed in SQLite: {error}", trouble)
             for job, written in answered:
                 job.future.set_exception(unknown if written.keep else _unavailable(error))
         else:
             _answer(answered)
+
+    def _is_rolled_back_after(self, error: BaseException) -> bool:
+        """Return whether the error proves that the transaction did not happen, and the connection
+        is still sound: its transaction is rolled back, and it can begin another one."""
+        if self._statements is None or not failures.of_sqlite(error).proven_at_commit:
+            return False
+        connection = self._statements.connection
+        try:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("ROLLBACK")
+        except sqlite3.Error:
+            return False
+        return not connection.in_transaction
 
     def _disconnect(self) -> None:
         statements, self._statements = self._statements, None
@@ -170,9 +188,10 @@ def _run_one(statements: SqliteStatements, job: _Job) -> Written[Any] | None:
         written = job.work(statements)
     except BaseException as error:
         job.future.set_exception(_unavailable(error) if is_outage(error) else error)
+        if not connection.in_transaction:
+            # After some errors (disk full, I/O) SQLite rolls back the whole batch by itself.
+            raise
         written = None
-    if not connection.in_transaction:
-        return None
     if written is None or not written.keep:
         connection.execute("ROLLBACK TO job")
     connection.execute("RELEASE job")
@@ -203,4 +222,5 @@ def _fail(jobs: list[_Job], error: Exception) -> None:
 
 
 def _unavailable(error: BaseException) -> DatabaseUnavailable:
-    return DatabaseUnavailable(f"SQLite could not write: {error}; nothing was changed")
+    message = f"SQLite could not write: {error}; nothing was changed"
+    return DatabaseUnavailable(message, failures.of_sqlite(error))

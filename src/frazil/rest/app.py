@@ -182,6 +182,9 @@ class RestApp:
         self.certificate_expiry: Callable[[], float | None] = lambda: None
         """Returns when the server's certificate expires, in seconds since 1970."""
         self.access = Access(settings.tokens, settings.read_only, required=bool(settings.tokens))
+        self.said_not_ready = False
+        """Whether the log says that the server is not ready, for a reason the catalog has not
+        logged itself."""
         self.router = Router(routes)
         self.body_budget = BodyBudget(settings.max_bytes_in_flight)
         self._limits = BodyLimits(settings.max_request_bytes, settings.body_timeout_s)

@@ -65,16 +65,25 @@ async def get_health(app: RestApp, call: Call) -> Reply:
 
 
 async def get_readiness(app: RestApp, call: Call) -> Reply:
-    """Check that the database and the store work and that the server accepts commits."""
+    """Check that the database and the store work and that the server accepts commits. Warnings
+    do not make it unready."""
     if app.draining:
         raise ServiceUnavailable("the server is shutting down", retry_after_s=_RETRY_AFTER_S)
     try:
         async with asyncio.timeout(app.settings.ready_timeout_s):
-            await app.blocking(app.catalog.ready)
+            warnings = await app.blocking(app.catalog.ready)
+    except ServiceUnavailable:
+        # The catalog has logged the reason, once for the whole episode.
+        raise
     except Exception as error:
-        _log.warning("not ready: %r", error, extra={"id": call.request_id})
+        if not app.said_not_ready:
+            app.said_not_ready = True
+            _log.warning("not ready: %r", error, extra={"id": call.request_id})
         raise ServiceUnavailable(
             "the database or the object store cannot be used now; the server's log says which",
             retry_after_s=_RETRY_AFTER_S,
         ) from error
-    return json_reply({"status": "ready"})
+    if app.said_not_ready:
+        app.said_not_ready = False
+        _log.info("ready again", extra={"id": call.request_id})
+    return json_reply({"status": "ready", **({"warnings": warnings} if warnings else {})})

@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import TypeAlias
 
+from frazil.store import failures
 from frazil.store.locations import parse_location
 from frazil.store.object_store import (
     ObjectExists,
@@ -430,4 +431,5 @@ def _translated(action: str, location: str) -> Iterator[None]:
 
 
 def _failed(action: str, location: str, error: OSError) -> StoreError:
-    return StoreError(f"cannot {action} {location}: {error.strerror or error}")
+    message = f"cannot {action} {location}: {error.strerror or error}"
+    return StoreError(message, location=location, reason=failures.of_local(error))

@@ -184,6 +184,12 @@ class AllowedLocations:
             )
         return canonical
 
+    def root_of(self, location: str) -> Location | None:
+        """Return the nearest root that contains the location, or None."""
+        canonical = canonical_location(location)
+        roots = [root for root in self.roots if is_within(canonical, root)]
+        return max(roots, key=lambda root: len(root.path), default=None)
+
     def check_table(self, location: str, field: str) -> Location:
         """Check the folder of a table. It must not contain the warehouse with all other tables."""
         canonical = self.check(location, field)

@@ -17,29 +17,35 @@ class StoreError(Exception):
     """An operation of the store failed. After a failed `put_new` the object may or may not
     exist."""
 
+    def __init__(
+        self, message: str, *, location: str | None = None, reason: str | None = None
+    ) -> None:
+        super().__init__(message)
+        self.location = location
+        self.reason = reason
+        """What an operator has to look at; None if the location or the object is wrong."""
+
 
 class ObjectMissing(StoreError):
     """There is no object at this location."""
 
     def __init__(self, location: str) -> None:
-        super().__init__(f"no object at {location}")
-        self.location = location
+        super().__init__(f"no object at {location}", location=location)
 
 
 class ObjectExists(StoreError):
     """`put_new` found another object at this location."""
 
     def __init__(self, location: str) -> None:
-        super().__init__(f"an object already exists at {location}")
-        self.location = location
+        super().__init__(f"an object already exists at {location}", location=location)
 
 
 class ObjectTooLarge(StoreError):
     """`get` found an object that is larger than `max_bytes`."""
 
     def __init__(self, location: str, max_bytes: int) -> None:
-        super().__init__(f"the object at {location} has more than {max_bytes} bytes")
-        self.location = location
+        message = f"the object at {location} has more than {max_bytes} bytes"
+        super().__init__(message, location=location)
 
 
 def check_range(location: str, offset: int, length: int, data: bytes) -> bytes:

@@ -20,6 +20,7 @@ import obstore
 from obstore import store as obstore_store
 from obstore.exceptions import AlreadyExistsError, BaseError, GenericError
 
+from frazil.store import failures
 from frazil.store.locations import ObjectAddress, parse_location
 from frazil.store.object_store import (
     ObjectExists,
@@ -174,7 +175,7 @@ class S3Store(SimpleStore):
         try:
             obstore.delete(self._bucket(bucket).reader, keys)
         except (BaseError, OSError) as error:
-            raise _failed("delete", f"{len(keys)} objects in s3://{bucket}", error) from error
+            raise _failed("delete", f"s3://{bucket}/{keys[0]}", error, len(keys)) from error
 
     def close(self) -> None:
         with self._lock:
@@ -277,7 +278,9 @@ def _reading(location: str) -> Iterator[None]:
         raise _failed("read", location, error) from error
 
 
-def _failed(action: str, location: str, error: Exception) -> StoreError:
+def _failed(action: str, location: str, error: Exception, objects: int = 1) -> StoreError:
     # The text of obstore ends with a dump of its structures, and may have many lines.
     reason = " ".join(str(error).partition("\n\nDebug source")[0].split())
-    return StoreError(f"cannot {action} {location}: {reason[:_SHOWN_CHARACTERS]}")
+    others = f" and {objects - 1} more objects" if objects > 1 else ""
+    message = f"cannot {action} {location}{others}: {reason[:_SHOWN_CHARACTERS]}"
+    return StoreError(message, location=location, reason=failures.of_s3(error))

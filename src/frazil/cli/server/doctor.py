@@ -171,7 +171,7 @@ def _other_clocks(settings: Settings) -> list[tuple[str, float, float]]:
     with suppress(Problem):
         report = _inspect_database(settings.database)
         if report.clock_s is not None:
-            clocks.append(("the database", report.clock_s, report.read_at_s))
+            clocks.append((report.clock_name, report.clock_s, report.read_at_s))
     local = _local_folder(warehouse_location(settings))
     if local is not None:
         written, here = _file_clock(_existing(local))
@@ -240,9 +240,10 @@ class _DatabaseReport:
 
     description: str
     clock_s: float | None = None
-    """The time of the database's own clock; None for SQLite."""
+    """The time of the database's own clock; for SQLite, the time of a row from the future."""
     read_at_s: float = 0.0
     """This machine's time when the clock was read."""
+    clock_name: str = "the database"
 
 
 def _sqlite_path(url: str) -> Path | None:
@@ -282,6 +283,10 @@ def _inspect_sqlite(path: Path) -> _DatabaseReport:
             ).fetchone()[0]
             query = queries("sqlite")["schema_version"]
             version = connection.execute(query).fetchone()[0] if has_schema else None
+            clock = queries("sqlite")["database_clock"]
+            is_known = version == len(migrations("sqlite"))
+            newest_ms = connection.execute(clock).fetchone()[0] if is_known else None
+            newest_s = (newest_ms or 0) / 1000
         finally:
             connection.close()
     except sqlite3.Error as error:
@@ -289,8 +294,12 @@ def _inspect_sqlite(path: Path) -> _DatabaseReport:
             f"{path} cannot be read as SQLite: {error}",
             "restore it from a backup, or choose another file with --database",
         ) from error
+    now_s = time.time()
     return _DatabaseReport(
-        f"SQLite {sqlite3.sqlite_version} at {path}, {_schema('sqlite', version)}"
+        f"SQLite {sqlite3.sqlite_version} at {path}, {_schema('sqlite', version)}",
+        newest_s if newest_s > now_s else None,
+        now_s,
+        "the newest row in the database",
     )
 
 

@@ -9,17 +9,21 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Concatenate, ParamSpec
 
 from frazil.commit.catalog.namespace_changes import Namespaces
 from frazil.commit.catalog.relation_lifecycle import Tables, Views
 from frazil.commit.pipeline.catalog_answers import Answer, LoadedTable, LoadedView, NoContent
+from frazil.commit.pipeline.clock_watch import ClockWatch
 from frazil.commit.pipeline.commit_batch import BatchTools
 from frazil.commit.pipeline.commit_loop import CommitLoop, database_unavailable
 from frazil.commit.pipeline.commit_metrics import CommitCounts, CommitMetrics
+from frazil.commit.pipeline.health import Health
 from frazil.commit.pipeline.idempotency import Idempotency
 from frazil.commit.pipeline.pending_requests import (
     Attempt,
@@ -41,7 +45,7 @@ from frazil.read.manifest_cache import ManifestCache, ManifestReader
 from frazil.read.metadata_cache import MetadataCache
 from frazil.store.locations import AllowedLocations
 from frazil.store.object_store import Store
-from frazil.wire.errors import BadRequest, FrazilError
+from frazil.wire.errors import BadRequest, FrazilError, ServiceUnavailable
 from frazil.wire.identifiers import Identifier, Namespace
 from frazil.wire.rest_messages import (
     CommitTableRequest,
@@ -61,7 +65,9 @@ _COMMIT_THREADS = 16
 _FILE_THREADS = 16
 _DRAIN_TIMEOUT_S = 60.0
 _FORGET_EVERY_S = 600.0
+_CHECK_CLOCK_EVERY_S = 60.0
 _KEEP_COMMIT_IDS_S = 7 * 24 * 3600
+READY_RETRY_AFTER_S = 2
 
 
 class Catalog:
@@ -96,14 +102,20 @@ class Catalog:
         environments = Environments(db, store, locations, self._manifests, self._file_workers)
         pauses = Pauses()
         self._idempotency = Idempotency(db, self._cache)
-        tools = BatchTools(db, writer, environments, pauses)
+        self._clock = ClockWatch(db)
         self._metrics = CommitMetrics()
-        self._loop = CommitLoop(db, writer, self._idempotency, tools, self._metrics)
+        tools = BatchTools(db, writer, environments, pauses, self._clock)
+        self._health = Health(db, store, allowed_locations)
+        self._loop = CommitLoop(
+            db, writer, self._idempotency, tools, self._metrics, self._health
+        )
         self._queues = Queues(self._workers, self._loop.run_group, limits or QueueLimits(), pauses)
         self._lifetime_s = idempotency_lifetime_s
         self._stop = threading.Event()
-        self._forgetter = threading.Thread(target=self._forget, name="frazil-forget", daemon=True)
-        self._forgetter.start()
+        self._caretaker = threading.Thread(
+            target=self._take_care, name="frazil-caretaker", daemon=True
+        )
+        self._caretaker.start()
 
     # --- namespaces --------------------------------------------------------------------------
 
@@ -353,6 +365,7 @@ class Catalog:
                 pending.context.check_may_change()
                 self._enqueue(identifiers, pending)
         except DatabaseUnavailable as error:
+            self._health.notice(error)
             pending.future.set_exception(database_unavailable(error))
         except Exception as error:
             pending.future.set_exception(error)
@@ -381,27 +394,58 @@ class Catalog:
 
     # --- life --------------------------------------------------------------------------------
 
-    def ready(self) -> None:
-        """Check that the database is reachable. Raises DatabaseUnavailable."""
-        self._database.ping()
+    def ready(self) -> list[str]:
+        """Check that the database answers and that no probe fails. Writes nothing.
+
+        Return warnings that do not stop the server, such as a clock that jumped.
+
+        Raises ServiceUnavailable with the reasons, or DatabaseUnavailable.
+        """
+        problems = self._health.problems()
+        if problems:
+            raise ServiceUnavailable("; ".join(problems), retry_after_s=READY_RETRY_AFTER_S)
+        try:
+            self._database.ping()
+        except DatabaseUnavailable as error:
+            self._health.notice(error)
+            if error.trouble.reason is None:
+                raise
+            raise ServiceUnavailable(
+                f"the database cannot be used: {error.trouble.reason}",
+                retry_after_s=READY_RETRY_AFTER_S,
+            ) from error
+        return self._clock.warnings()
 
     def close(self) -> None:
         """Finish running requests, accept no new ones, and stop the worker threads. The caller
         that opened the database and the store closes them."""
         self._stop.set()
+        self._health.close()
         if not self._queues.close(_DRAIN_TIMEOUT_S):
             logger.warning("closed with commits still in flight")
         self._workers.shutdown(wait=True)
         self._file_workers.shutdown(wait=True)
         self._manifests.close()
-        self._forgetter.join(timeout=5)
+        self._caretaker.join(timeout=5)
+
+    def _take_care(self) -> None:
+        """Check the clock and delete old rows periodically, until the catalog is closed."""
+        forget_at = time.monotonic() + _FORGET_EVERY_S
+        while True:
+            # A database that does not answer is reported by its own probe.
+            with suppress(DatabaseUnavailable):
+                self._clock.check()
+            if self._stop.wait(_CHECK_CLOCK_EVERY_S):
+                return
+            if time.monotonic() >= forget_at:
+                forget_at = time.monotonic() + _FORGET_EVERY_S
+                self._forget()
 
     def _forget(self) -> None:
-        """Delete old rows periodically. Key rows are kept for twice the advertised time, by the
-        database's clock. A commit id is needed only while its outcome is unknown."""
-        while not self._stop.wait(_FORGET_EVERY_S):
-            try:
-                self._database.forget_keys(2 * self._lifetime_s)
-                self._database.forget_commits(_KEEP_COMMIT_IDS_S)
-            except DatabaseUnavailable as error:
-                logger.warning("could not forget old keys and commit ids: %s", error)
+        """Delete old rows. Key rows are kept for twice the advertised time, by the database's
+        clock. A commit id is needed only while its outcome is unknown."""
+        try:
+            self._database.forget_keys(2 * self._lifetime_s)
+            self._database.forget_commits(_KEEP_COMMIT_IDS_S)
+        except DatabaseUnavailable as error:
+            logger.warning("could not forget old keys and commit ids: %s", error)

@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from frazil.commit.pipeline.catalog_answers import Answer, TableAnswer, TransactionAnswer
+from frazil.commit.pipeline.clock_watch import ClockWatch
 from frazil.commit.pipeline.idempotency import KeptCommit, commit_row, transaction_row
 from frazil.commit.pipeline.pending_requests import Attempt, Outcome, PendingCommit, Work
 from frazil.commit.pipeline.relation_kinds import RelationChange
@@ -54,6 +55,7 @@ class BatchTools:
     writer: FileWriter
     environments: Environments
     pauses: Pauses
+    clock: ClockWatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,9 @@ class Batch:
             self._head(identifier, row)
             for identifier, row in zip(self.identifiers, rows, strict=True)
         ]
-        _pace(max(self._time_ms(head) for head in heads) - now_ms(), len(waiting))
+        times_ms = [self._time_ms(head) for head in heads]
+        self._tools.clock.saw_tables(zip(self.identifiers, times_ms, strict=True))
+        _pace(max(times_ms) - now_ms(), len(waiting))
         accepted, rejected = self._judge(heads, waiting, writing)
         changed = sorted(
             (head for head in heads if head.accepted), key=lambda head: head.new_row.uuid

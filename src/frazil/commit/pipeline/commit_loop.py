@@ -16,6 +16,7 @@ from typing import Protocol
 
 from frazil.commit.pipeline.commit_batch import Batch, BatchTools
 from frazil.commit.pipeline.commit_metrics import CommitMetrics
+from frazil.commit.pipeline.health import Health
 from frazil.commit.pipeline.idempotency import Idempotency
 from frazil.commit.pipeline.pending_requests import Attempt, Operation, Pending, PendingCommit, Work
 from frazil.commit.snapshot.file_writer import FileWriter, Writing, not_written
@@ -58,12 +59,14 @@ class CommitLoop:
         idempotency: Idempotency,
         batch_tools: BatchTools,
         metrics: CommitMetrics,
+        health: Health,
     ) -> None:
         self._database = database
         self._writer = writer
         self._idempotency = idempotency
         self._batch_tools = batch_tools
         self._metrics = metrics
+        self._health = health
 
     def run_group(self, _: Identifier, group: Sequence[Pending]) -> None:
         """Execute a group of requests from a queue."""
@@ -90,6 +93,7 @@ class CommitLoop:
     def run(self, work: Work) -> None:
         """Answer every request of the work, even after unexpected errors."""
         try:
+            self._health.check_changes()
             self._run_rounds(work)
         except FrazilError as error:
             self._refuse(work.waiting(), error)
@@ -184,6 +188,7 @@ class CommitLoop:
                 pending.future.set_result(outcome)
 
     def _refuse(self, requests: Iterable[Pending], error: FrazilError) -> None:
+        self._health.notice(error)
         for pending in requests:
             self._idempotency.refuse(pending, error)
 
@@ -191,6 +196,7 @@ class CommitLoop:
         """Refuse the requests whose own files could not be written. The others keep waiting. The
         transaction was never sent, so each request may be sent again."""
         for location, cause in failed.items():
+            self._health.notice(cause, sum(map(len, attempt.files.get(location, ()))))
             if location not in attempt.file_owners:
                 raise not_written("the metadata file could not be written", cause) from cause
         for location, cause in failed.items():

@@ -28,6 +28,8 @@ QueryName: TypeAlias = Literal[
     "create_namespace",
     "create_relation",
     "create_schema_version",
+    "database_clock",
+    "drop_key",
     "drop_locations",
     "drop_namespace",
     "drop_relation",

@@ -26,6 +26,9 @@ SELECT location, uuid FROM relation_locations
 WHERE location IN (SELECT jsonb_array_elements_text(CAST(:prefixes AS jsonb))) AND uuid <> :uuid
 ORDER BY length(location) DESC LIMIT 1;
 
+-- name: database_clock
+SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint);
+
 -- name: forget_keys
 DELETE FROM idempotency_keys
 WHERE created_ms < CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint) - :older_than_ms;

@@ -103,6 +103,11 @@ VALUES
      :commit_id)
 ON CONFLICT DO NOTHING;
 
+-- name: drop_key
+-- Only for the row of a probe. Rows of requests are forgotten by their age.
+DELETE FROM idempotency_keys
+WHERE principal = :principal AND idempotency_key = :idempotency_key;
+
 -- name: key
 SELECT fingerprint, status, body, relation_uuid, committed FROM idempotency_keys
 WHERE principal = :principal AND idempotency_key = :idempotency_key;

@@ -20,6 +20,10 @@ SELECT location, uuid FROM relation_locations
 WHERE location IN (SELECT value FROM json_each(:prefixes)) AND uuid <> :uuid
 ORDER BY length(location) DESC LIMIT 1;
 
+-- name: database_clock
+-- SQLite has no clock of its own. A row from the future shows that the clock was ahead before.
+SELECT max(created_ms) FROM commits;
+
 -- name: forget_keys
 DELETE FROM idempotency_keys
 WHERE created_ms < CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) - :older_than_ms;
