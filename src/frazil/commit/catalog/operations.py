@@ -106,9 +106,7 @@ class Catalog:
         self._metrics = CommitMetrics()
         tools = BatchTools(db, writer, environments, pauses, self._clock)
         self._health = Health(db, store, allowed_locations)
-        self._loop = CommitLoop(
-            db, writer, self._idempotency, tools, self._metrics, self._health
-        )
+        self._loop = CommitLoop(db, writer, self._idempotency, tools, self._metrics, self._health)
         self._queues = Queues(self._workers, self._loop.run_group, limits or QueueLimits(), pauses)
         self._lifetime_s = idempotency_lifetime_s
         self._stop = threading.Event()
