@@ -10,8 +10,6 @@ from typing import Final
 
 from frazil.wire.errors import NotAuthorized
 
-ANONYMOUS: Final = "anonymous"
-
 
 @dataclass(frozen=True, slots=True)
 class Principal:
@@ -19,6 +17,10 @@ class Principal:
 
     name: str
     read_only: bool = False
+
+
+ANONYMOUS: Final = Principal("anonymous")
+"""Everyone, on a server without tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +32,13 @@ class Access:
     read_only: frozenset[str] = frozenset()
     """The principals that may change nothing."""
     required: bool = True
-    """Whether a request needs a token. If not, everyone is anonymous and may do everything."""
+    """Whether a request needs a token. If not, everyone is ANONYMOUS and may do everything."""
 
     def principal_of(self, authorization: str | None) -> Principal:
         """Return the principal of an Authorization header.
 
         Every digest is compared, in constant time, so that the duration reveals nothing about them.
         """
-        if not self.required:
-            return Principal(ANONYMOUS)
         scheme, _, token = (authorization or "").strip().partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
             raise NotAuthorized("send a token as `Authorization: Bearer <token>`")

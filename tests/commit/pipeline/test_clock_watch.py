@@ -141,7 +141,7 @@ def test_the_documented_way_back_from_the_future(driver: Driver) -> None:
     table = driver.load().metadata
     head = table.current_snapshot_id
     assert table.last_updated_ms < time.time_ns() // 1_000_000 + YEAR_MS // 2
-    now_ms = time.time_ns() // 1_000_000
-    stock = append(7, head, sequence_number=3, **{"timestamp-ms": now_ms})
+    timestamp: dict[str, Any] = {"timestamp-ms": time.time_ns() // 1_000_000}
+    stock = append(7, head, sequence_number=3, **timestamp)
     driver.commit("t", stock, [head_is(head)])
     assert driver.load().metadata.current_snapshot_id == 7

@@ -339,12 +339,13 @@ class Catalog:
         """Queue a request, or join a running request with the same key. `answered` is the future
         to return if it is not the request's own."""
         answered = answered or pending.future
-        running = self._idempotency.join(pending.context, answered)
+        has_key = pending.context.key is not None
+        running = self._idempotency.join(pending.context, answered) if has_key else None
         if running is not None:
             return running
         if isinstance(pending, PendingCommit):
             self._metrics.watch(pending)
-        if pending.context.key is None:
+        if not has_key:
             try:
                 pending.context.check_may_change()
                 self._enqueue(identifiers, pending)

@@ -50,7 +50,8 @@ class ClockWatch:
         self._jumped_at_ms: int | None = None
         self._lock = threading.Lock()
         self._warnings: dict[str, str] = {}
-        self._tables: set[Identifier] = set()
+        self.tables_ahead: set[Identifier] = set()
+        """The tables whose newest timestamp was ahead of the clock when a commit loaded them."""
 
     def check(self) -> None:
         """Compare the clocks. Raises DatabaseUnavailable."""
@@ -68,16 +69,16 @@ class ClockWatch:
             ahead_ms = time_ms - self._wall_ms()
             if ahead_ms > TOLERANCE_MS:
                 self._saw_ahead(identifier, ahead_ms)
-            elif identifier in self._tables:
+            elif identifier in self.tables_ahead:
                 with self._lock:
-                    self._tables.discard(identifier)
+                    self.tables_ahead.discard(identifier)
 
     def warnings(self) -> list[str]:
         """Return what is wrong now. Each text is fit for everybody, so it names no table."""
         self._check_jump()
         with self._lock:
             texts = list(self._warnings.values())
-            tables = len(self._tables)
+            tables = len(self.tables_ahead)
         if tables:
             texts.append(f"tables with timestamps ahead of this server's clock: {tables}")
         return texts
@@ -100,9 +101,9 @@ class ClockWatch:
 
     def _saw_ahead(self, identifier: Identifier, ahead_ms: int) -> None:
         with self._lock:
-            if identifier in self._tables or len(self._tables) >= _MAX_TABLES:
+            if identifier in self.tables_ahead or len(self.tables_ahead) >= _MAX_TABLES:
                 return
-            self._tables.add(identifier)
+            self.tables_ahead.add(identifier)
         logger.warning(
             "table %s has a timestamp %s ahead of this server's clock: commits of stock clients "
             "fail with 400 until then, see docs/operations.md",

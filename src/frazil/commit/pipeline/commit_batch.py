@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from frazil.commit.pipeline.catalog_answers import Answer, TableAnswer, TransactionAnswer
-from frazil.commit.pipeline.clock_watch import ClockWatch
+from frazil.commit.pipeline.clock_watch import TOLERANCE_MS, ClockWatch
 from frazil.commit.pipeline.idempotency import KeptCommit, commit_row, transaction_row
 from frazil.commit.pipeline.pending_requests import Attempt, Outcome, PendingCommit, Work
 from frazil.commit.pipeline.relation_kinds import RelationChange
@@ -117,8 +117,10 @@ class Batch:
             for identifier, row in zip(self.identifiers, rows, strict=True)
         ]
         times_ms = [self._time_ms(head) for head in heads]
-        self._tools.clock.saw_tables(zip(self.identifiers, times_ms, strict=True))
-        _pace(max(times_ms) - now_ms(), len(waiting))
+        ahead_ms = max(times_ms) - now_ms()
+        if ahead_ms > TOLERANCE_MS or self._tools.clock.tables_ahead:
+            self._tools.clock.saw_tables(zip(self.identifiers, times_ms, strict=True))
+        _pace(ahead_ms, len(waiting))
         accepted, rejected = self._judge(heads, waiting, writing)
         changed = sorted(
             (head for head in heads if head.accepted), key=lambda head: head.new_row.uuid

@@ -93,7 +93,8 @@ class CommitLoop:
     def run(self, work: Work) -> None:
         """Answer every request of the work, even after unexpected errors."""
         try:
-            self._health.check_changes()
+            if self._health.database.problem is not None:
+                self._health.check_changes()
             self._run_rounds(work)
         except FrazilError as error:
             self._refuse(work.waiting(), error)

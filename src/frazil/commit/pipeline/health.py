@@ -119,7 +119,7 @@ class Health:
     def __init__(self, database: Database, store: Store, allowed: AllowedLocations) -> None:
         self._store = store
         self._allowed = allowed
-        self._database = Watch("the database", database.prove_writable)
+        self.database = Watch("the database", database.prove_writable)
         self._probe_bytes = _PROBE_BYTES
         self._roots = {
             str(root): Watch(
@@ -138,7 +138,7 @@ class Health:
         cause: BaseException | None = error
         while cause is not None:
             if isinstance(cause, DatabaseFailure) and cause.trouble.reason is not None:
-                self._database.suspect(cause)
+                self.database.suspect(cause)
             elif isinstance(cause, StoreError) and cause.reason is not None:
                 self._probe_bytes = min(max(self._probe_bytes, file_bytes), _MAX_PROBE_BYTES)
                 self._root_of(cause.location).suspect(cause)
@@ -146,7 +146,7 @@ class Health:
 
     def check_changes(self) -> None:
         """Refuse a change that would fail in the database, before it writes files."""
-        problem = self._database.problem
+        problem = self.database.problem
         if problem is not None and problem.stops_changes:
             raise TooManyRequests(
                 f"{problem.text}; nothing was changed", retry_after_s=problem.retry_after_s
@@ -154,12 +154,12 @@ class Health:
 
     def problems(self) -> list[str]:
         """Return why the server is not ready. Each text is fit for everybody."""
-        watches = (self._database, *self._roots.values())
+        watches = (self.database, *self._roots.values())
         problems = [watch.problem for watch in watches]
         return [problem.text for problem in problems if problem is not None]
 
     def close(self) -> None:
-        for watch in (self._database, *self._roots.values()):
+        for watch in (self.database, *self._roots.values()):
             watch.close()
 
     def _root_of(self, location: str | None) -> Watch:
