@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from importlib.util import find_spec
 from textwrap import indent
 from typing import Any
 
@@ -13,6 +12,7 @@ import typer
 
 from frazil.cli.shared.printing import print_json, print_table
 from frazil.cli.shared.setting_options import FAILURE, USAGE_ERROR, Output, fail
+from frazil.extras import install_command, missing_modules
 from frazil.settings import (
     Resolved,
     Settings,
@@ -25,7 +25,6 @@ from frazil.settings import (
     warehouse_location,
 )
 
-SERVER_PACKAGES = ("uvicorn", "uvloop", "httptools", "zstandard")
 _TOKEN_BYTES = 32
 
 
@@ -34,12 +33,8 @@ _TOKEN_BYTES = 32
 
 def run_server(resolved: Resolved, output: Output) -> None:
     settings = resolved.settings
-    missing = [package for package in SERVER_PACKAGES if find_spec(package) is None]
-    if missing:
-        fail(
-            f"the server needs {', '.join(missing)}: pip install 'frazil[server]'",
-            output,
-        )
+    if missing := missing_modules("server"):
+        fail(f"the server needs {', '.join(missing)}. Type: {install_command('server')}", output)
     from frazil.server.listen import StartRefused
     from frazil.server.log_lines import configure_logging
     from frazil.server.uvicorn_server import serve
