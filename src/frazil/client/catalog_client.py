@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
@@ -10,7 +10,9 @@ import msgspec
 from msgspec import Raw, Struct
 
 from frazil.client.catalog_config import DEFAULT_URI, catalog_properties, client_arguments
+from frazil.client.declare import view_updates
 from frazil.client.declare.client_table import Snapshot, Table
+from frazil.client.declare.client_view import LoadedView, View
 from frazil.client.declare.metadata_updates import creation
 from frazil.client.declare.table_verbs import (
     CatalogVerbs,
@@ -21,6 +23,7 @@ from frazil.client.declare.table_verbs import (
     TableName,
     Transaction,
 )
+from frazil.client.declare.view_updates import ViewDefinition
 from frazil.client.send.catalog_calls import (
     NAMESPACE_SEPARATOR,
     Calls,
@@ -32,16 +35,19 @@ from frazil.client.send.catalog_calls import (
     namespace_path,
     table_path,
     tables_path,
+    view_path,
+    views_path,
 )
 from frazil.client.send.http_transport import DEFAULT_TIMEOUT_S, Answer, HttpTransport, Transport
 from frazil.client.send.retry_policy import RetryPolicy
 from frazil.client.send.submit import Request
-from frazil.wire.errors import BadRequest, CommitStateUnknown
+from frazil.wire.errors import AlreadyExists, BadRequest, CommitStateUnknown, NoSuchView
 from frazil.wire.file_actions import MAIN, Once
 from frazil.wire.identifiers import Identifier, Namespace
 from frazil.wire.rest_messages import (
     CommitTableRequest,
     CommitTransactionRequest,
+    CommitViewRequest,
     CreateNamespaceRequest,
     CreateTableRequest,
     RegisterTableRequest,
@@ -84,6 +90,17 @@ class CreateOptions(TypedDict, total=False):
     write_order: Mapping[str, Any] | None
     location: str | None
     properties: Mapping[str, str] | None
+
+
+class ViewOptions(TypedDict, total=False):
+    """Optional parts of a version of a view, with those that belong to the whole view."""
+
+    default_namespace: Namespace | None
+    """Where unqualified names of the text belong; by default the view's own namespace."""
+    default_catalog: str | None
+    location: str | None
+    properties: Mapping[str, str]
+    summary: Mapping[str, str]
 
 
 class Client(CatalogVerbs[Commit]):
@@ -183,9 +200,6 @@ class Client(CatalogVerbs[Commit]):
     def list_tables(self, namespace: NamespaceName) -> list[Identifier]:
         return self._identifiers(tables_path(namespace_of(namespace)))
 
-    def list_views(self, namespace: NamespaceName) -> list[Identifier]:
-        return self._identifiers(f"{namespace_path(namespace_of(namespace))}/views")
-
     def load_table(self, name: IdentifierName, snapshots: Literal["all", "refs"] = "all") -> Table:
         """Load a table; with `snapshots="refs"` only the snapshots that refs point to."""
         identifier = identifier_of(name)
@@ -274,6 +288,90 @@ class Client(CatalogVerbs[Commit]):
         if ref == MAIN and MAIN not in loaded.refs:
             return []
         return list(loaded.ancestors(ref))
+
+    # --- views ---------------------------------------------------------------------------------
+
+    def list_views(self, namespace: NamespaceName) -> list[Identifier]:
+        return self._identifiers(views_path(namespace_of(namespace)))
+
+    def load_view(self, name: IdentifierName) -> View:
+        identifier = identifier_of(name)
+        return decode(self._calls.get(view_path(identifier)), LoadedView).view(identifier)
+
+    def view_exists(self, name: IdentifierName) -> bool:
+        return self._calls.exists(view_path(identifier_of(name)))
+
+    def create_view(
+        self,
+        name: IdentifierName,
+        schema: Mapping[str, Any],
+        sql: str | Mapping[str, str],
+        **options: Unpack[ViewOptions],
+    ) -> View:
+        """Create a view. `sql` is a text in Spark's dialect, or has the texts by dialect."""
+        identifier = identifier_of(name)
+        request = view_updates.creation(identifier, ViewDefinition(schema, sql, **options))
+        answer = self._post(views_path(identifier.namespace), request)
+        return decode(answer, LoadedView, CommitStateUnknown).view(identifier)
+
+    def replace_view(
+        self,
+        name: IdentifierName,
+        schema: Mapping[str, Any],
+        sql: str | Mapping[str, str],
+        *,
+        or_create: bool = False,
+        **options: Unpack[ViewOptions],
+    ) -> View:
+        """Give a view a new version. `properties` are set; the view keeps its others."""
+        definition = ViewDefinition(schema, sql, **options)
+        if not or_create:
+            return self._change_view(name, lambda view: view_updates.replacement(view, definition))
+        try:
+            return self.replace_view(name, schema, sql, **options)
+        except NoSuchView:
+            pass
+        try:
+            return self.create_view(name, schema, sql, **options)
+        except AlreadyExists as taken:
+            try:
+                return self.replace_view(name, schema, sql, **options)
+            except NoSuchView:
+                raise taken from None  # The name is that of a table.
+
+    def update_view(
+        self,
+        name: IdentifierName,
+        updates: Mapping[str, str] | None = None,
+        removals: Iterable[str] = (),
+    ) -> View:
+        """Set and remove properties of a view."""
+        removed = tuple(removals)
+        return self._change_view(
+            name, lambda view: view_updates.property_change(view, updates or {}, removed)
+        )
+
+    def rename_view(self, name: IdentifierName, to: IdentifierName) -> None:
+        request = RenameTableRequest(
+            table_identifier(identifier_of(name)), table_identifier(identifier_of(to))
+        )
+        self._post("views/rename", request)
+
+    def drop_view(self, name: IdentifierName) -> None:
+        self._delete(view_path(identifier_of(name)))
+
+    def _change_view(
+        self, name: IdentifierName, change: Callable[[View], CommitViewRequest]
+    ) -> View:
+        """Commit a change, which is built again on the current metadata if that has moved."""
+        identifier = identifier_of(name)
+        path = self._calls.path(view_path(identifier))
+
+        def build() -> Request:
+            return Request("POST", path, msgspec.json.encode(change(self.load_view(identifier))))
+
+        answer = self._calls.submit(build, rebuilds=True).answer
+        return decode(answer, LoadedView, CommitStateUnknown).view(identifier)
 
     # --- changes -------------------------------------------------------------------------------
 
