@@ -7,9 +7,9 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
-from frazil.spark.ddl.schema_editor import SchemaEditor, promoted
 
 from frazil.client.catalog_client import Client
+from frazil.client.declare.schema_editor import SchemaEditor, promoted
 from frazil.client.declare.schema_updates import schema_updates
 from frazil.spark.ddl.alter_table import property_updates
 from frazil.values.types import (
