@@ -12,6 +12,7 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 
 from frazil import Client, Table, bucket, col, day
 from frazil.client.declare import column_changes
+from frazil.client.declare.schema_updates import schema_updates
 from frazil.wire.errors import AlreadyExists, BadRequest
 from tests.support.server import RunningServer
 
@@ -256,7 +257,7 @@ def test_partition_fields_sort_order_and_identifiers(client: Client, table: Tabl
 def test_a_change_that_lost_a_race_is_applied_again(
     client: Client, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    build = column_changes.schema_updates
+    build = schema_updates
 
     def after_another(*args: Any) -> Any:
         monkeypatch.setattr(column_changes, "schema_updates", build)
