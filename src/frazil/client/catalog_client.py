@@ -7,13 +7,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from frazil.client.catalog_config import DEFAULT_URI, catalog_properties, client_arguments
 from frazil.client.declare import view_updates
 from frazil.client.declare.client_table import Snapshot, Table
 from frazil.client.declare.client_view import LoadedView, View
 from frazil.client.declare.metadata_updates import creation
+from frazil.client.declare.table_definition import CreateOptions, SchemaInput, creation_request
 from frazil.client.declare.table_verbs import (
     CatalogVerbs,
     Change,
@@ -49,7 +50,6 @@ from frazil.wire.rest_messages import (
     CommitTransactionRequest,
     CommitViewRequest,
     CreateNamespaceRequest,
-    CreateTableRequest,
     RegisterTableRequest,
     RenameTableRequest,
     TableIdentifier,
@@ -81,15 +81,6 @@ class _Committed(Struct, frozen=True, rename="kebab"):
 
 class _CommittedTables(Struct, frozen=True):
     tables: tuple[_Committed, ...]
-
-
-class CreateOptions(TypedDict, total=False):
-    """Optional parts of a new table; the JSON parts are those of Iceberg's specification."""
-
-    partition_spec: Mapping[str, Any] | None
-    write_order: Mapping[str, Any] | None
-    location: str | None
-    properties: Mapping[str, str] | None
 
 
 class ViewOptions(TypedDict, total=False):
@@ -212,42 +203,38 @@ class Client(CatalogVerbs[Commit]):
     def create_table(
         self,
         name: IdentifierName,
-        schema: Mapping[str, Any],
+        schema: SchemaInput,
+        *,
+        if_not_exists: bool = False,
         **options: Unpack[CreateOptions],
     ) -> Table:
-        """Create a table; its parts are given in the JSON of Iceberg's specification."""
-        return self._create(name, schema, options, stage=False)
+        """Create a table.
+
+        `schema` is a pyarrow schema, a text such as `"id long not null, at timestamptz"`, a mapping
+        from names to types, or the JSON of Iceberg's specification. With `if_not_exists`, return
+        the table that is there already, whatever its columns are.
+        """
+        try:
+            return self._create(name, schema, options, stage=False)
+        except AlreadyExists:
+            if not if_not_exists:
+                raise
+        return self.load_table(name)
 
     def stage_table(
         self,
         name: IdentifierName,
-        schema: Mapping[str, Any],
+        schema: SchemaInput,
         **options: Unpack[CreateOptions],
     ) -> Table:
         """Return a table that its first change creates: it appears with its data, or not at all."""
         return self._create(name, schema, options, stage=True)
 
     def _create(
-        self,
-        name: IdentifierName,
-        schema: Mapping[str, Any],
-        options: CreateOptions,
-        *,
-        stage: bool,
+        self, name: IdentifierName, schema: SchemaInput, options: CreateOptions, *, stage: bool
     ) -> Table:
-        unknown = options.keys() - CreateOptions.__annotations__.keys()
-        if unknown:
-            raise TypeError(f"unknown options of a table: {', '.join(sorted(unknown))}")
         identifier = identifier_of(name)
-        request = CreateTableRequest(
-            name=identifier.name,
-            schema=_raw(schema),
-            location=options.get("location"),
-            partition_spec_json=_raw(options.get("partition_spec")),
-            write_order_json=_raw(options.get("write_order")),
-            stage_create=stage,
-            properties=dict(options.get("properties") or {}),
-        )
+        request = creation_request(identifier, schema, options, stage=stage)
         answer = self._post(tables_path(identifier.namespace), request)
         table = self._table(identifier, decode(answer, _Loaded, CommitStateUnknown))
         return replace(table, is_staged=stage)
@@ -508,7 +495,3 @@ def _commit_of(identifier: Identifier, committed: _Committed, attempts: int) -> 
         already_committed=committed.already_committed,
         attempts=attempts,
     )
-
-
-def _raw(document: Mapping[str, Any] | None) -> Raw:
-    return Raw(msgspec.json.encode(document))

@@ -7,11 +7,10 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
-from frazil.spark.ddl.schema_editor import SchemaEditor, promoted
 
 from frazil.client.catalog_client import Client
-from frazil.client.declare.schema_updates import schema_updates
-from frazil.spark.ddl.alter_table import property_updates
+from frazil.client.declare.schema_editor import SchemaEditor, promoted
+from frazil.client.declare.schema_updates import property_updates, schema_updates
 from frazil.values.types import (
     DOUBLE,
     FLOAT,
@@ -300,7 +299,7 @@ def test_a_change_is_built_again_where_others_were_faster(
 ) -> None:
     from frazil.client.declare import column_changes
 
-    build = column_changes.schema_updates
+    build = schema_updates
     late = iter([1])
 
     def meanwhile(*args: Any) -> Any:

@@ -56,13 +56,14 @@ def spec_terms(table: Table) -> list[str]:
     """Return the default spec as terms of CREATE TABLE; the inverse of `partition_spec`."""
     columns = fields_by_id(table.schema)
     return [
-        _term_text(str(field["transform"]), columns[field["source-id"]].name)
+        term_text(str(field["transform"]), columns[field["source-id"]].name)
         for field in table.spec()["fields"]
         if field["transform"] != VOID
     ]
 
 
-def _term_text(transform: str, source: str) -> str:
+def term_text(transform: str, source: str) -> str:
+    """Return a transform of a column as text."""
     column = ".".join(part if part.isidentifier() else quoted(part) for part in source.split("."))
     if transform == "identity":
         return column
