@@ -62,7 +62,7 @@ def test_all_clients_read_the_same_variables(
         client.create_namespace("shop")
         table = client.create_table("shop.orders", SCHEMA)
     assert token not in repr(table)
-    assert CliRunner().invoke(app, ["ls"]).stdout.split() == ["namespace", "shop"]
+    assert CliRunner().invoke(app, ["ls"]).stdout == "shop\n"
     implementation = {"py-catalog-impl": "frazil.pyiceberg.FrazilCatalog"}
     for catalog in (
         frazil.pyiceberg.load_catalog(),
