@@ -83,7 +83,7 @@ def test_all_clients_read_the_same_variables(
         lambda: Client(uri).list_namespaces(),
         lambda: frazil.pyiceberg.FrazilCatalog("any", uri=uri),
     ):
-        with pytest.raises(Exception, match="(?i)unauthori|token"):
+        with pytest.raises(Exception, match=r"(?i)unauthori|token"):
             failing()
 
 

@@ -91,7 +91,7 @@ def test_a_token_is_used_if_an_argument_names_its_own_server(env: dict[str, str]
 
 
 def test_two_variables_that_name_two_servers_are_an_error() -> None:
-    with pytest.raises(ConfigError, match="FRAZIL_URI is http://here:8181, but .* unset one"):
+    with pytest.raises(ConfigError, match=r"FRAZIL_URI is http://here:8181, but .* unset one"):
         resolved(VARIABLES | CONFIGURED | {"FRAZIL_CATALOG": "prod"})
 
 
