@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 import msgspec
 from msgspec import Struct
 
-from frazil.client.catalog_config import DEFAULT_URI, catalog_properties, client_arguments
+from frazil.client.catalog_config import CA_FILE_PROPERTY, client_arguments, resolve_catalog
 from frazil.client.declare import view_updates
 from frazil.client.declare.client_table import Snapshot, Table
 from frazil.client.declare.client_view import LoadedView, View
@@ -99,8 +99,9 @@ class Client(CatalogVerbs[Commit]):
 
     def __init__(
         self,
-        uri: str = DEFAULT_URI,
+        uri: str | None = None,
         *,
+        catalog: str | None = None,
         token: str | None = None,
         warehouse: str | None = None,
         prefix: str | None = None,
@@ -112,35 +113,30 @@ class Client(CatalogVerbs[Commit]):
         properties: Mapping[str, str] | None = None,
         transport: Transport | None = None,
     ) -> None:
-        """Create a client of the catalog at `uri`.
+        """Create a client of the catalog at `uri`, or of the configured catalog `catalog`.
 
-        `retry` wins over the `commit.retry.*` properties of tables. `transport` replaces all
+        Without both, `FRAZIL_URI` or the configuration names the address; `resolve_catalog` says
+        how. `retry` wins over the `commit.retry.*` properties of tables. `transport` replaces all
         options of the connection. `properties`, such as `s3.access-key-id`, are for reading
         Parquet footers.
         """
         self._properties = dict(properties or {})
         self._http = None
         if transport is None:
+            named = {"uri": uri, "token": token, "warehouse": warehouse, CA_FILE_PROPERTY: ca_file}
+            resolved = resolve_catalog(named, catalog=catalog)
+            arguments = client_arguments(resolved.properties)
+            self._properties = {**resolved.storage_properties, **self._properties}
+            warehouse, prefix = arguments.get("warehouse"), prefix or arguments.get("prefix")
             transport = self._http = HttpTransport(
-                uri,
-                token=token,
-                headers=headers or {},
+                arguments["uri"],
+                token=arguments.get("token"),
+                headers={**arguments.get("headers", {}), **(headers or {})},
                 timeout_s=timeout_s,
-                ca_file=ca_file,
-                client_certificate=client_certificate,
+                ca_file=arguments.get("ca_file"),
+                client_certificate=client_certificate or arguments.get("client_certificate"),
             )
         self._calls = Calls(transport, warehouse=warehouse, prefix=prefix, retry=retry)
-
-    @classmethod
-    def from_config(cls, name: str | None = None, **overrides: Any) -> Client:
-        """Create a client of the catalog in `.pyiceberg.yaml` and `PYICEBERG_CATALOG__*`."""
-        properties = catalog_properties(name)
-        arguments: dict[str, Any] = {
-            **client_arguments(properties),
-            "properties": properties,
-            **overrides,
-        }
-        return cls(**arguments)
 
     def close(self) -> None:
         if self._http is not None:
