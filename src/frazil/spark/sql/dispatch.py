@@ -11,7 +11,13 @@ from frazil.spark.core.statement_runs import Result
 from frazil.spark.parse import parsed_statements as sql
 from frazil.spark.parse.sql_literals import Arguments, bind
 from frazil.spark.parse.statement_parser import parse
-from frazil.spark.sql import ddl_statements, dml_statements, result_frames, show_statements
+from frazil.spark.sql import (
+    ddl_statements,
+    dml_statements,
+    result_frames,
+    show_statements,
+    view_statements,
+)
 from frazil.spark.sql.procedures import call
 from frazil.spark.sql.statement_tables import StatementTables
 
@@ -54,6 +60,11 @@ _RUNNERS: Final[Mapping[type, Callable[..., Result | DataFrame | None]]] = {
     sql.ShowCreateTable: show_statements.show_create_table,
     sql.DescribeTable: show_statements.describe_table,
     sql.DescribeNamespace: show_statements.describe_namespace,
+    sql.CreateView: view_statements.create_view,
+    sql.CreateTemporaryView: view_statements.create_temporary_view,
+    sql.AlterView: view_statements.alter_view,
+    sql.DropView: view_statements.drop_view,
+    sql.ShowViews: view_statements.show_views,
     sql.CallStatement: call,
 }
 """What runs a statement. No answer, as for most definitions, is shown as an empty frame."""
