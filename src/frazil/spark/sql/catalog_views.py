@@ -6,7 +6,7 @@ its version names, and not to those of the reader. Temporary views are never mea
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
@@ -74,7 +74,7 @@ class CatalogViews:
             name = self._full_name(reference.name, version)
             if name is not None:
                 full_names[reference] = name
-        return with_names(text, full_names)
+        return _with_names(text, full_names)
 
     def _full_name(self, name: Name, version: ViewVersion) -> Name | None:
         """Return the name with catalog and namespace; None if it is complete."""
@@ -107,7 +107,7 @@ class CatalogViews:
         return self._session.spark.conf.get(f"spark.sql.catalog.{name}", None) is not None
 
 
-def with_names(text: str, names: dict[Reference, Name]) -> str:
+def _with_names(text: str, names: Mapping[Reference, Name]) -> str:
     """Return a query with other names for its tables; columns may use the old ones."""
     new = {
         reference: quoted(*name) + text[reference.name_end : reference.end]

@@ -18,6 +18,7 @@ from frazil.datafiles.arrow.metadata_columns import (
     ROW_ID,
 )
 from frazil.spark.conditions.sql_conditions import filter_of
+from frazil.spark.core.name_matching import quoted
 from frazil.spark.core.table_history import schema_of
 from frazil.spark.parse.sql_tokens import Name, apply_edits
 from frazil.spark.parse.table_references import (
@@ -249,6 +250,14 @@ class StatementTables:
             self._views[key] = f"_frazil_{uuid.uuid4().hex}"
             frame.createOrReplaceTempView(self._views[key])
         return self._views[key]
+
+
+def frame_of_view(session: Session, identifier: Identifier) -> DataFrame | None:
+    """Return the rows of a view; None if the catalog has no view of this name."""
+    with StatementTables(session) as tables:
+        if tables.catalog_views.load(identifier) is None:
+            return None
+        return tables.relation(quoted(*view_name(identifier)))
 
 
 def _snapshot_options(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
@@ -15,11 +15,10 @@ from pyspark.sql import DataFrame
 from frazil.client.declare.client_view import SPARK_DIALECT, ViewVersion
 from frazil.spark.core.name_matching import names_of, quoted
 from frazil.spark.parse import parsed_statements as sql
-from frazil.spark.parse.sql_tokens import Name, tokens_of
-from frazil.spark.parse.table_references import Reference, references
+from frazil.spark.parse.sql_tokens import Edit, Name, apply_edits, tokens_of
+from frazil.spark.parse.table_references import references
 from frazil.spark.reading.view_columns import renamed
 from frazil.spark.schema.spark_types import COMMENT_METADATA, iceberg_schema
-from frazil.spark.sql.catalog_views import with_names
 from frazil.spark.sql.result_frames import literal_rows
 from frazil.spark.sql.show_statements import matches
 from frazil.spark.sql.statement_tables import StatementTables
@@ -133,21 +132,14 @@ def _columns(
     keys = [key(field.name) for field in fields]
     for position, name in enumerate(keys):
         if name in keys[:position]:
-            raise BadRequest(
-                f"{view} would have two columns {name}: name them apart, as in v (a, b)"
-            )
+            raise BadRequest(f"{view} would have two columns {name}: rename one, as in v (a, b)")
     return fields
 
 
 def _stored_text(session: Session, view: Identifier, query: str) -> str:
     """Return the text without this catalog's name, which other sessions may not know."""
-    named: dict[Reference, Name] = {}
-    temporary = []
-    for reference in references(query):
-        if has_catalog(reference.name):
-            named[reference] = reference.name[1:]
-        elif is_temporary(session, reference.name):
-            temporary.append(".".join(reference.name))
+    names = {reference.name for reference in references(query)}
+    temporary = sorted(".".join(name) for name in names if is_temporary(session, name))
     if temporary:
         raise BadRequest(
             f"the view {view} cannot read the temporary view {', '.join(temporary)}, which ends "
@@ -159,7 +151,23 @@ def _stored_text(session: Session, view: Identifier, query: str) -> str:
             f"the view {view} cannot use {', '.join(functions)}: readers have only the functions "
             "that Spark brings along; create a temporary view instead"
         )
-    return with_names(query, named) if named else query
+    return _without_catalog(query, names)
+
+
+def _without_catalog(query: str, tables: Collection[Name]) -> str:
+    """Remove the catalog from the names of tables, also where they qualify columns."""
+    known = {tuple(part.lower() for part in name) for name in tables if has_catalog(name)}
+    tokens = tokens_of(query)
+    edits: list[Edit] = []
+    for position, token in enumerate(tokens):
+        for name in known:
+            dotted = tokens[position : position + 2 * len(name) - 1]
+            parts = tuple(part.value.lower() for part in dotted[::2])
+            is_dotted = token.is_name and all(dot.word == "." for dot in dotted[1::2])
+            if parts == name and is_dotted and (not position or tokens[position - 1].word != "."):
+                edits.append((token.start, tokens[position + 2].start, ""))
+                break
+    return apply_edits(query, edits)
 
 
 def _own_functions(session: Session, query: str) -> list[str]:
