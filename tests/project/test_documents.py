@@ -7,6 +7,7 @@ import re
 from typer.main import get_command
 
 from frazil.cli.app import app
+from frazil.client.catalog_config import CLIENT_VARIABLES
 from frazil.settings import all_settings
 from frazil.wire import errors
 from frazil.wire.frazil_properties import CATALOG_PROPERTIES, TABLE_PROPERTIES
@@ -77,7 +78,14 @@ def test_the_architecture_names_modules_that_exist() -> None:
 
 def test_the_documents_name_the_properties_that_exist() -> None:
     pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
-    # Every property has a hyphen, and no module has one.
-    names = r"(?<![\w./-])frazil\.[a-z.]*[a-z]-[a-z.-]*[a-z]"
+    # Every property has a hyphen, and no module has one. SQLite puts files beside `frazil.db`.
+    names = r"(?<![\w./-])frazil\.(?!db-)[a-z.]*[a-z]-[a-z.-]*[a-z]"
     named = {name for page in pages for name in re.findall(names, page.read_text())}
     assert named == {*TABLE_PROPERTIES, *CATALOG_PROPERTIES}
+
+
+def test_every_variable_of_the_clients_is_documented_once() -> None:
+    rows = (ROOT / "docs" / "settings.md").read_text().splitlines()
+    for variable in CLIENT_VARIABLES:
+        (row,) = [row for row in rows if row.startswith(f"| `{variable.env}` |")]
+        assert variable.option is None or f"| `{variable.option}` |" in row

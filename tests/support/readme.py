@@ -61,11 +61,9 @@ class Reader:
         self._port = str(free_port())
         self._stack = ExitStack()
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-        # The free port must also replace the default port of commands that do not name one.
+        # Each command has its own shell, so a variable that the document exports is set here.
         address = f"http://127.0.0.1:{self._port}"
-        self._environment = clean_environment(
-            {"PATH": path, "PYICEBERG_CATALOG__DEFAULT__URI": address}
-        )
+        self._environment = clean_environment({"PATH": path, "FRAZIL_URI": address})
 
     def __enter__(self) -> Reader:
         return self

@@ -7,13 +7,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 
-from frazil.client.catalog_config import DEFAULT_URI, catalog_properties, client_arguments
+from frazil.client.catalog_config import CA_FILE_PROPERTY, client_arguments, resolve_catalog
 from frazil.client.declare import view_updates
 from frazil.client.declare.client_table import Snapshot, Table
 from frazil.client.declare.client_view import LoadedView, View
 from frazil.client.declare.metadata_updates import creation
+from frazil.client.declare.table_definition import CreateOptions, SchemaInput, creation_request
 from frazil.client.declare.table_verbs import (
     CatalogVerbs,
     Change,
@@ -49,7 +50,6 @@ from frazil.wire.rest_messages import (
     CommitTransactionRequest,
     CommitViewRequest,
     CreateNamespaceRequest,
-    CreateTableRequest,
     RegisterTableRequest,
     RenameTableRequest,
     TableIdentifier,
@@ -83,15 +83,6 @@ class _CommittedTables(Struct, frozen=True):
     tables: tuple[_Committed, ...]
 
 
-class CreateOptions(TypedDict, total=False):
-    """Optional parts of a new table; the JSON parts are those of Iceberg's specification."""
-
-    partition_spec: Mapping[str, Any] | None
-    write_order: Mapping[str, Any] | None
-    location: str | None
-    properties: Mapping[str, str] | None
-
-
 class ViewOptions(TypedDict, total=False):
     """Optional parts of a version of a view, with those that belong to the whole view."""
 
@@ -108,8 +99,9 @@ class Client(CatalogVerbs[Commit]):
 
     def __init__(
         self,
-        uri: str = DEFAULT_URI,
+        uri: str | None = None,
         *,
+        catalog: str | None = None,
         token: str | None = None,
         warehouse: str | None = None,
         prefix: str | None = None,
@@ -121,35 +113,30 @@ class Client(CatalogVerbs[Commit]):
         properties: Mapping[str, str] | None = None,
         transport: Transport | None = None,
     ) -> None:
-        """Create a client of the catalog at `uri`.
+        """Create a client of the catalog at `uri`, or of the configured catalog `catalog`.
 
-        `retry` wins over the `commit.retry.*` properties of tables. `transport` replaces all
+        Without both, `FRAZIL_URI` or the configuration names the address; `resolve_catalog` says
+        how. `retry` wins over the `commit.retry.*` properties of tables. `transport` replaces all
         options of the connection. `properties`, such as `s3.access-key-id`, are for reading
         Parquet footers.
         """
         self._properties = dict(properties or {})
         self._http = None
         if transport is None:
+            named = {"uri": uri, "token": token, "warehouse": warehouse, CA_FILE_PROPERTY: ca_file}
+            resolved = resolve_catalog(named, catalog=catalog)
+            arguments = client_arguments(resolved.properties)
+            self._properties = {**resolved.storage_properties, **self._properties}
+            warehouse, prefix = arguments.get("warehouse"), prefix or arguments.get("prefix")
             transport = self._http = HttpTransport(
-                uri,
-                token=token,
-                headers=headers or {},
+                arguments["uri"],
+                token=arguments.get("token"),
+                headers={**arguments.get("headers", {}), **(headers or {})},
                 timeout_s=timeout_s,
-                ca_file=ca_file,
-                client_certificate=client_certificate,
+                ca_file=arguments.get("ca_file"),
+                client_certificate=client_certificate or arguments.get("client_certificate"),
             )
         self._calls = Calls(transport, warehouse=warehouse, prefix=prefix, retry=retry)
-
-    @classmethod
-    def from_config(cls, name: str | None = None, **overrides: Any) -> Client:
-        """Create a client of the catalog in `.pyiceberg.yaml` and `PYICEBERG_CATALOG__*`."""
-        properties = catalog_properties(name)
-        arguments: dict[str, Any] = {
-            **client_arguments(properties),
-            "properties": properties,
-            **overrides,
-        }
-        return cls(**arguments)
 
     def close(self) -> None:
         if self._http is not None:
@@ -212,42 +199,38 @@ class Client(CatalogVerbs[Commit]):
     def create_table(
         self,
         name: IdentifierName,
-        schema: Mapping[str, Any],
+        schema: SchemaInput,
+        *,
+        if_not_exists: bool = False,
         **options: Unpack[CreateOptions],
     ) -> Table:
-        """Create a table; its parts are given in the JSON of Iceberg's specification."""
-        return self._create(name, schema, options, stage=False)
+        """Create a table.
+
+        `schema` is a pyarrow schema, a text such as `"id long not null, at timestamptz"`, a mapping
+        from names to types, or the JSON of Iceberg's specification. With `if_not_exists`, return
+        the table that is there already, whatever its columns are.
+        """
+        try:
+            return self._create(name, schema, options, stage=False)
+        except AlreadyExists:
+            if not if_not_exists:
+                raise
+        return self.load_table(name)
 
     def stage_table(
         self,
         name: IdentifierName,
-        schema: Mapping[str, Any],
+        schema: SchemaInput,
         **options: Unpack[CreateOptions],
     ) -> Table:
         """Return a table that its first change creates: it appears with its data, or not at all."""
         return self._create(name, schema, options, stage=True)
 
     def _create(
-        self,
-        name: IdentifierName,
-        schema: Mapping[str, Any],
-        options: CreateOptions,
-        *,
-        stage: bool,
+        self, name: IdentifierName, schema: SchemaInput, options: CreateOptions, *, stage: bool
     ) -> Table:
-        unknown = options.keys() - CreateOptions.__annotations__.keys()
-        if unknown:
-            raise TypeError(f"unknown options of a table: {', '.join(sorted(unknown))}")
         identifier = identifier_of(name)
-        request = CreateTableRequest(
-            name=identifier.name,
-            schema=_raw(schema),
-            location=options.get("location"),
-            partition_spec_json=_raw(options.get("partition_spec")),
-            write_order_json=_raw(options.get("write_order")),
-            stage_create=stage,
-            properties=dict(options.get("properties") or {}),
-        )
+        request = creation_request(identifier, schema, options, stage=stage)
         answer = self._post(tables_path(identifier.namespace), request)
         table = self._table(identifier, decode(answer, _Loaded, CommitStateUnknown))
         return replace(table, is_staged=stage)
@@ -508,7 +491,3 @@ def _commit_of(identifier: Identifier, committed: _Committed, attempts: int) -> 
         already_committed=committed.already_committed,
         attempts=attempts,
     )
-
-
-def _raw(document: Mapping[str, Any] | None) -> Raw:
-    return Raw(msgspec.json.encode(document))

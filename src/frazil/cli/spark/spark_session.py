@@ -49,7 +49,6 @@ def spark_session(
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
-    from frazil.client.catalog_config import DEFAULT_URI
     from frazil.spark.runtime.local_java import JavaError
     from frazil.spark.runtime.local_spark import local_spark
     from frazil.spark.session import connect
@@ -65,8 +64,8 @@ def spark_session(
             spark = local_spark(settings)
             if spark is not active:
                 stack.callback(spark.stop)
-            uri = choice.properties.get("uri", DEFAULT_URI)
-            yield connect(spark, uri, properties=choice.properties, client=client)
+            properties = choice.properties
+            yield connect(spark, properties["uri"], properties=properties, client=client)
         except JavaError as error:
             fail(str(error), choice.output, FAILURE)
         except PySparkException as error:

@@ -20,6 +20,7 @@ from frazil.client.declare.client_table import Table
 from frazil.datafiles.footers.parquet_files import scheme_of
 from frazil.spark.core.context import LOGGER, Context
 from frazil.spark.core.name_matching import quoted
+from frazil.spark.core.write_audit import BRANCH_SETTING, EXTENSIONS_CLASS, is_audited
 from frazil.spark.schema.frame_fitting import is_named_so, unpushable
 from frazil.values.types import EdgeAlgorithm, GeographyType, StructType, Type, TypeId, child_fields
 from frazil.wire.errors import BadRequest
@@ -117,7 +118,7 @@ def why_not(context: Context, table: Table, schema: StructType, columns: StructT
 
     Whether the jar is there is tried once per session and kind of storage, by loading this table.
     """
-    missing = _missing(context, table)
+    missing = _missing(context, table) or _why_not_audited(context, table)
     if missing is not None:
         return missing
     for field in schema.fields:
@@ -127,6 +128,25 @@ def why_not(context: Context, table: Table, schema: StructType, columns: StructT
         if type_ is not None:
             return f"Iceberg's runtime cannot read column {field.name}, which has the type {type_}"
     return _dropped_partition(table, columns)
+
+
+def _why_not_audited(context: Context, table: Table) -> str | None:
+    """Return why the jar cannot read a table with `write.wap.enabled`; None if it can.
+
+    Without Iceberg's extensions its reader refuses every snapshot of such a table while
+    `spark.wap.branch` names an existing branch. The user may set it before the frame is evaluated.
+    """
+    if not is_audited(table.properties):
+        return None
+    conf = context.spark.conf
+    if EXTENSIONS_CLASS in (conf.get("spark.sql.extensions", None) or ""):
+        return None
+    if context.settings.reader == "jar" and conf.get(BRANCH_SETTING, None) is None:
+        return None
+    return (
+        f"with {BRANCH_SETTING} Iceberg's runtime needs its extensions: start Spark with "
+        f"spark.sql.extensions={EXTENSIONS_CLASS}"
+    )
 
 
 def _dropped_partition(table: Table, columns: StructType) -> str | None:
