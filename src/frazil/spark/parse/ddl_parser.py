@@ -46,7 +46,7 @@ from frazil.spark.parse.property_lists import (
     parse_property_key,
     parse_property_keys,
 )
-from frazil.spark.parse.sql_tokens import Cursor, Kind, Name
+from frazil.spark.parse.sql_tokens import Cursor, Name
 from frazil.wire.errors import BadRequest
 
 _PROVIDERS: Final = frozenset({"iceberg", "frazil"})

@@ -78,8 +78,9 @@ class CatalogViews:
 
     def _full_name(self, name: Name, version: ViewVersion) -> Name | None:
         """Return the name with catalog and namespace; None if it is complete."""
-        if has_catalog(name) and len(name) > 2:
-            return None
+        if has_catalog(name):
+            # `frazil.t` can only mean a namespace frazil: no table is without a namespace.
+            return None if len(name) > 2 else (CATALOG, *name)
         if len(name) > 1 and self._is_spark_catalog(name[0]):
             return None
         namespace: Namespace = version.default_namespace if len(name) == 1 else ()

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 from pyspark.sql import DataFrame
 
 from frazil.client.declare.client_view import View
-from frazil.spark.core.name_matching import quoted
+from frazil.client.declare.text_cursor import quoted, string_literal
 from frazil.spark.core.view_check import refuse_view
 from frazil.spark.parse import parsed_statements as sql
-from frazil.spark.parse.sql_literals import string_literal
 from frazil.spark.schema.spark_types import spark_schema
 from frazil.spark.sql.result_frames import literal_rows
 from frazil.spark.sql.table_names import CATALOG, identifier_of

@@ -29,7 +29,7 @@ from frazil.spark.sql.table_names import (
     namespace_of,
     possible_identifier,
 )
-from frazil.values.type_json import struct_to_json
+from frazil.values.types import StructType
 from frazil.wire.errors import AlreadyExists, BadRequest, NoSuchNamespace, NoSuchView
 from frazil.wire.identifiers import Identifier
 
@@ -82,8 +82,8 @@ class _Query:
     """A query that was analyzed for a view."""
 
     text: str
-    schema: Mapping[str, Any]
-    """The columns of the view in Iceberg's JSON."""
+    schema: StructType
+    """The columns of the view."""
     column_names: str
     """The columns of the query, as Iceberg's Spark stores them."""
 
@@ -103,8 +103,7 @@ def _analyzed(
     with StatementTables(session) as tables:
         frame = tables.query_of_view(text, version, identifier)
     fields = _columns(session, str(identifier), frame, columns)
-    schema = struct_to_json(iceberg_schema(st.StructType(fields)))
-    return _Query(text, schema, ",".join(frame.columns))
+    return _Query(text, iceberg_schema(st.StructType(fields)), ",".join(frame.columns))
 
 
 def _columns(
