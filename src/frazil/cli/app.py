@@ -9,7 +9,7 @@ import typer
 import frazil
 from frazil.cli.shared.setting_options import Output, OutputOption, takes_settings
 from frazil.cli.spark import spark_commands
-from frazil.cli.tables import table_commands
+from frazil.cli.tables import table_commands, view_commands
 from frazil.settings import Resolved
 
 app = typer.Typer(
@@ -93,4 +93,5 @@ def doctor(
 
 
 table_commands.register(app)
+view_commands.register(app)
 spark_commands.register(app)

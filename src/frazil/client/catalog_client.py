@@ -287,11 +287,14 @@ class Client(CatalogVerbs[Commit]):
     def create_view(
         self,
         name: IdentifierName,
-        schema: Mapping[str, Any],
+        schema: SchemaInput,
         sql: str | Mapping[str, str],
         **options: Unpack[ViewOptions],
     ) -> View:
-        """Create a view. `sql` is a text in Spark's dialect, or has the texts by dialect."""
+        """Create a view. `sql` is a text in Spark's dialect, or has the texts by dialect.
+
+        `schema` describes the columns of the query, as for `create_table`.
+        """
         identifier = identifier_of(name)
         request = view_updates.creation(identifier, ViewDefinition(schema, sql, **options))
         answer = self._post(views_path(identifier.namespace), request)
@@ -300,7 +303,7 @@ class Client(CatalogVerbs[Commit]):
     def replace_view(
         self,
         name: IdentifierName,
-        schema: Mapping[str, Any],
+        schema: SchemaInput,
         sql: str | Mapping[str, str],
         *,
         or_create: bool = False,
