@@ -22,6 +22,7 @@ from frazil.client.declare.table_verbs import (
     TableName,
     Transaction,
 )
+from frazil.client.rows.row_verbs import CatalogRowVerbs
 from frazil.client.send.catalog_calls import (
     NAMESPACE_SEPARATOR,
     Calls,
@@ -77,7 +78,7 @@ class _CommittedTables(Struct, frozen=True):
     tables: tuple[_Committed, ...]
 
 
-class Client(CatalogVerbs[Commit]):
+class Client(CatalogVerbs[Commit], CatalogRowVerbs):
     """A catalog. It is safe for use from several threads. Close it, or use it in `with`."""
 
     def __init__(
@@ -313,10 +314,7 @@ class Client(CatalogVerbs[Commit]):
         """
         if table.is_staged or not any(change.rebuilds for change in changes):
             return table
-        loaded = self.load_table(table.identifier)
-        if loaded.uuid != table.uuid:
-            raise BadRequest(f"{table} is another table now than when it was loaded: load it again")
-        return loaded
+        return self._reload(table)
 
     def _table(self, identifier: Identifier, loaded: _Loaded) -> Table:
         catalog = self._calls.config
@@ -330,7 +328,15 @@ class Client(CatalogVerbs[Commit]):
             config,
             committer=self._commit,
             planner=self._plan,
+            reloader=self._reload,
+            retries=lambda table: self._calls.retry_budget(table.properties),
         )
+
+    def _reload(self, table: Table) -> Table:
+        loaded = self.load_table(table.identifier)
+        if loaded.uuid != table.uuid:
+            raise BadRequest(f"{table} is another table now than when it was loaded: load it again")
+        return loaded
 
     def _plan(
         self,

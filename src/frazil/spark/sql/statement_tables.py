@@ -10,6 +10,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 
 from frazil.client.declare.client_table import Table
+from frazil.client.declare.table_history import schema_of
 from frazil.datafiles.arrow.metadata_columns import (
     LAST_UPDATED,
     METADATA_FIELDS,
@@ -17,7 +18,6 @@ from frazil.datafiles.arrow.metadata_columns import (
     ROW_ID,
 )
 from frazil.spark.conditions.sql_conditions import filter_of
-from frazil.spark.core.table_history import schema_of
 from frazil.spark.parse.sql_tokens import Name, apply_edits
 from frazil.spark.parse.table_references import (
     QueryNeeds,
