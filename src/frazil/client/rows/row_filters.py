@@ -155,10 +155,10 @@ def _nan(predicate: Predicate, column: pa.Array, type_: Type) -> Any:
 
 def _compared(predicate: Predicate, column: pa.Array, type_: Type) -> Any:
     operation, negated = predicate.operation, predicate.operation in _MATCHES_NULL
+    if operation in PREFIX_OPERATIONS and type_.type_id is not TypeId.STRING:
+        raise BadRequest(f"filter on {predicate.term}: {operation} needs a string")
     values = [_literal(type_, value, predicate) for value in predicate.values]
     if operation in PREFIX_OPERATIONS:
-        if type_.type_id is not TypeId.STRING:
-            raise BadRequest(f"filter on {predicate.term}: {operation} needs a string")
         starts = pc.fill_null(pc.starts_with(column, values[0]), False)
         return pc.invert(starts) if negated else starts
     if operation in SET_OPERATIONS:

@@ -25,6 +25,7 @@ from frazil.values import types
 from frazil.values.types import NestedField, StructType
 from frazil.wire.errors import BadRequest
 
+_WHOLE_DECIMAL: Final = pa.decimal128(20, 0)
 _ZONE_HINT: Final = "name its zone, in pandas with .dt.tz_localize('UTC')"
 
 
@@ -202,6 +203,9 @@ def _is_exact(source: pa.DataType, target: pa.DataType) -> bool:
 
 def _cast(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
     try:
+        if pa.types.is_integer(array.type) and pa.types.is_decimal(target):
+            # Arrow casts whole numbers only to decimals that have room for all of their type.
+            array = array.cast(_WHOLE_DECIMAL)
         return array.cast(target)
     except pa.ArrowInvalid as error:
         raise BadRequest(
