@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 
 from frazil.client.declare.client_table import Table
 from frazil.client.declare.client_view import View, ViewVersion
+from frazil.client.declare.table_history import schema_of
 from frazil.datafiles.arrow.metadata_columns import (
     LAST_UPDATED,
     METADATA_FIELDS,
@@ -19,7 +20,6 @@ from frazil.datafiles.arrow.metadata_columns import (
 )
 from frazil.spark.conditions.sql_conditions import filter_of
 from frazil.spark.core.name_matching import quoted
-from frazil.spark.core.table_history import schema_of
 from frazil.spark.parse.sql_tokens import Name, apply_edits
 from frazil.spark.parse.table_references import (
     QueryNeeds,
