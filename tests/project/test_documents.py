@@ -1,12 +1,9 @@
-"""The documents list every setting, error, command, decision and package."""
+"""The documents list every setting, error, decision and package."""
 
 from __future__ import annotations
 
 import re
 
-from typer.main import get_command
-
-from frazil.cli.app import app
 from frazil.client.catalog_config import CLIENT_VARIABLES
 from frazil.settings import all_settings
 from frazil.wire import errors
@@ -28,19 +25,6 @@ def test_every_setting_is_in_the_readme() -> None:
 def test_the_readme_names_no_setting_that_does_not_exist() -> None:
     known = {setting.env for setting in all_settings()} | {"FRAZIL_CONFIG"}
     assert set(re.findall(r"FRAZIL_[A-Z0-9_]+", README)) <= known
-
-
-def test_every_command_is_in_the_readme() -> None:
-    def paths(command: object, prefix: str) -> list[str]:
-        children = getattr(command, "commands", None)
-        if not children:
-            return [prefix]
-        return [
-            path for name, child in children.items() for path in paths(child, f"{prefix} {name}")
-        ]
-
-    for path in paths(get_command(app), "frazil"):
-        assert path in README, f"{path} is not in the README"
 
 
 def test_the_error_tree_is_drawn_as_it_is() -> None:
