@@ -18,9 +18,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from frazil.client.catalog_client import Client
+from frazil.client.declare.partition_terms import partition_spec
 from frazil.spark import connect
 from frazil.spark.core.progress import is_classic
-from frazil.spark.ddl.partition_terms import partition_spec
 from frazil.spark.schema.spark_types import iceberg_schema, spark_schema
 from frazil.spark.session import Session
 from frazil.spark.table import SparkTable

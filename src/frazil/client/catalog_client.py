@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from frazil.client.catalog_config import CA_FILE_PROPERTY, client_arguments, resolve_catalog
 from frazil.client.declare.client_table import Snapshot, Table
 from frazil.client.declare.metadata_updates import creation
+from frazil.client.declare.table_definition import CreateOptions, SchemaInput, creation_request
 from frazil.client.declare.table_verbs import (
     CatalogVerbs,
     Change,
@@ -36,14 +37,13 @@ from frazil.client.send.catalog_calls import (
 from frazil.client.send.http_transport import DEFAULT_TIMEOUT_S, Answer, HttpTransport, Transport
 from frazil.client.send.retry_policy import RetryPolicy
 from frazil.client.send.submit import Request
-from frazil.wire.errors import BadRequest, CommitStateUnknown
+from frazil.wire.errors import AlreadyExists, BadRequest, CommitStateUnknown
 from frazil.wire.file_actions import MAIN, Once
 from frazil.wire.identifiers import Identifier, Namespace
 from frazil.wire.rest_messages import (
     CommitTableRequest,
     CommitTransactionRequest,
     CreateNamespaceRequest,
-    CreateTableRequest,
     RegisterTableRequest,
     RenameTableRequest,
     TableIdentifier,
@@ -75,15 +75,6 @@ class _Committed(Struct, frozen=True, rename="kebab"):
 
 class _CommittedTables(Struct, frozen=True):
     tables: tuple[_Committed, ...]
-
-
-class CreateOptions(TypedDict, total=False):
-    """Optional parts of a new table; the JSON parts are those of Iceberg's specification."""
-
-    partition_spec: Mapping[str, Any] | None
-    write_order: Mapping[str, Any] | None
-    location: str | None
-    properties: Mapping[str, str] | None
 
 
 class Client(CatalogVerbs[Commit]):
@@ -194,42 +185,38 @@ class Client(CatalogVerbs[Commit]):
     def create_table(
         self,
         name: IdentifierName,
-        schema: Mapping[str, Any],
+        schema: SchemaInput,
+        *,
+        if_not_exists: bool = False,
         **options: Unpack[CreateOptions],
     ) -> Table:
-        """Create a table; its parts are given in the JSON of Iceberg's specification."""
-        return self._create(name, schema, options, stage=False)
+        """Create a table.
+
+        `schema` is a pyarrow schema, a text such as `"id long not null, at timestamptz"`, a mapping
+        from names to types, or the JSON of Iceberg's specification. With `if_not_exists`, return
+        the table that is there already, whatever its columns are.
+        """
+        try:
+            return self._create(name, schema, options, stage=False)
+        except AlreadyExists:
+            if not if_not_exists:
+                raise
+        return self.load_table(name)
 
     def stage_table(
         self,
         name: IdentifierName,
-        schema: Mapping[str, Any],
+        schema: SchemaInput,
         **options: Unpack[CreateOptions],
     ) -> Table:
         """Return a table that its first change creates: it appears with its data, or not at all."""
         return self._create(name, schema, options, stage=True)
 
     def _create(
-        self,
-        name: IdentifierName,
-        schema: Mapping[str, Any],
-        options: CreateOptions,
-        *,
-        stage: bool,
+        self, name: IdentifierName, schema: SchemaInput, options: CreateOptions, *, stage: bool
     ) -> Table:
-        unknown = options.keys() - CreateOptions.__annotations__.keys()
-        if unknown:
-            raise TypeError(f"unknown options of a table: {', '.join(sorted(unknown))}")
         identifier = identifier_of(name)
-        request = CreateTableRequest(
-            name=identifier.name,
-            schema=_raw(schema),
-            location=options.get("location"),
-            partition_spec_json=_raw(options.get("partition_spec")),
-            write_order_json=_raw(options.get("write_order")),
-            stage_create=stage,
-            properties=dict(options.get("properties") or {}),
-        )
+        request = creation_request(identifier, schema, options, stage=stage)
         answer = self._post(tables_path(identifier.namespace), request)
         table = self._table(identifier, decode(answer, _Loaded, CommitStateUnknown))
         return replace(table, is_staged=stage)
@@ -406,7 +393,3 @@ def _commit_of(identifier: Identifier, committed: _Committed, attempts: int) -> 
         already_committed=committed.already_committed,
         attempts=attempts,
     )
-
-
-def _raw(document: Mapping[str, Any] | None) -> Raw:
-    return Raw(msgspec.json.encode(document))

@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from frazil.client.declare.column_definitions import (
+    read_column,
+    read_columns,
+    read_position,
+    read_type_text,
+)
 from frazil.spark.parse.parsed_statements import (
     AddColumns,
     AlterColumn,
     AlterNamespace,
     AlterTable,
-    ColumnDefinition,
     CreateNamespace,
     CreateRef,
     CreateTable,
@@ -71,7 +76,7 @@ def parse_create(cursor: Cursor) -> ParsedStatement:
         cursor.fail("TABLE" if replace else "TABLE, NAMESPACE, DATABASE or SCHEMA")
     if_not_exists = not replace and cursor.accept("IF", "NOT", "EXISTS")
     name = cursor.name("a table")
-    columns = _columns(cursor) if cursor.at("(") else ()
+    columns = read_columns(cursor) if cursor.at("(") else ()
     clauses = _table_clauses(cursor)
     query = None
     if cursor.accept("AS") or cursor.at("SELECT") or cursor.at("WITH"):
@@ -142,59 +147,7 @@ def _create_namespace(cursor: Cursor) -> CreateNamespace:
     return CreateNamespace(name, if_not_exists, properties)
 
 
-# --- columns and properties -----------------------------------------------------------------------
-
-
-def _columns(cursor: Cursor) -> tuple[ColumnDefinition, ...]:
-    return cursor.parenthesized(lambda: _column(cursor))
-
-
-def _column(cursor: Cursor) -> ColumnDefinition:
-    """Parse `name type [NOT NULL] [COMMENT '…'] [DEFAULT …] [FIRST | AFTER name]`."""
-    name = cursor.name("a column")
-    options: dict[str, Any] = {"type": _type_text(cursor)}
-    while True:
-        if cursor.accept("NOT", "NULL"):
-            options["required"] = True
-        elif cursor.accept("COMMENT"):
-            options["comment"] = cursor.string("a comment in quotes")
-        elif cursor.accept("DEFAULT"):
-            options["default"] = cursor.until("a value", "NOT", "COMMENT", "FIRST", "AFTER", ",")
-        elif (position := _position(cursor)) is not None:
-            options["position"] = position
-        elif cursor.at("GENERATED"):
-            cursor.fail("a column that is not generated: Iceberg has no such columns")
-        else:
-            return ColumnDefinition(name, **options)
-
-
-def _position(cursor: Cursor) -> tuple[str, str | None] | None:
-    if cursor.accept("FIRST"):
-        return ("first", None)
-    if cursor.accept("AFTER"):
-        return ("after", cursor.identifier("a column"))
-    return None
-
-
-def _type_text(cursor: Cursor) -> str:
-    """Read a type and return its text. Commas may stand between angle brackets."""
-    first = cursor.position
-    cursor.identifier("a type")
-    if cursor.at("("):
-        cursor.skip_enclosed()
-    elif cursor.at("<") or cursor.at("<>"):
-        _skip_angle_brackets(cursor)
-    return cursor.cut(first, cursor.position)
-
-
-def _skip_angle_brackets(cursor: Cursor) -> None:
-    depth = 0
-    while True:
-        token = cursor.take()
-        if token.kind is Kind.SYMBOL:
-            depth += token.text.count("<") - token.text.count(">")
-        if depth <= 0:
-            return
+# --- properties -----------------------------------------------------------------------------------
 
 
 def _properties(cursor: Cursor) -> dict[str, str]:
@@ -327,8 +280,8 @@ def _add(cursor: Cursor) -> TableChange:
         return PartitionChange(added=cursor.until(_TERM, "AS"), name=_field_name(cursor))
     cursor.accept_one("COLUMNS", "COLUMN")
     if cursor.at("("):
-        return AddColumns(_columns(cursor))
-    return AddColumns(cursor.comma_list(lambda: _column(cursor)))
+        return AddColumns(read_columns(cursor))
+    return AddColumns(cursor.comma_list(lambda: read_column(cursor)))
 
 
 def _drop(cursor: Cursor) -> TableChange:
@@ -378,19 +331,19 @@ def _alter_column(cursor: Cursor) -> TableChange:
         return AlterColumn(column, default=cursor.rest("a value"))
     if cursor.accept("COMMENT"):
         return AlterColumn(column, comment=cursor.string("a comment in quotes"))
-    position = _position(cursor)
+    position = read_position(cursor)
     if position is not None:
         return AlterColumn(column, position=position)
     if not cursor.accept("TYPE"):
         cursor.fail("TYPE, COMMENT, SET NOT NULL, DROP NOT NULL, SET DEFAULT, FIRST or AFTER")
-    return AlterColumn(column, type=_type_text(cursor))
+    return AlterColumn(column, type=read_type_text(cursor))
 
 
 def _change_column(cursor: Cursor) -> TableChange:
     """Parse Hive's `CHANGE [COLUMN] name new_name type …`. Spark does not allow a new name."""
     cursor.accept("COLUMN")
     column = cursor.name("a column")
-    definition = _column(cursor)
+    definition = read_column(cursor)
     if definition.name != column[-1:]:
         raise BadRequest("CHANGE COLUMN does not rename: use RENAME COLUMN … TO …")
     return AlterColumn(column, definition.type, definition.comment, position=definition.position)

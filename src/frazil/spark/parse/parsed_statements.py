@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from frazil.client.declare.column_definitions import ColumnDefinition
 from frazil.spark.parse.sql_tokens import Name
 
 Assignments: TypeAlias = tuple[tuple[Name, str], ...]
@@ -91,20 +92,6 @@ class TruncateStatement:
 
 
 # --- definitions --------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class ColumnDefinition:
-    """A column of CREATE TABLE or ADD COLUMNS."""
-
-    name: Name
-    type: str
-    """The text of the type."""
-    required: bool = False
-    comment: str | None = None
-    default: str | None = None
-    position: tuple[str, str | None] | None = None
-    """`("first", None)` or `("after", name)`."""
 
 
 @dataclass(frozen=True, kw_only=True)

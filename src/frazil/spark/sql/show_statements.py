@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import DataFrame
 
 from frazil.client.declare.client_table import Table
-from frazil.spark.core.name_matching import quoted
-from frazil.spark.ddl.partition_terms import spec_terms
+from frazil.client.declare.partition_terms import spec_terms
+from frazil.client.declare.text_cursor import quoted, string_literal
+from frazil.client.declare.type_text import type_text
 from frazil.spark.parse import parsed_statements as sql
-from frazil.spark.parse.sql_literals import default_literal, string_literal
-from frazil.spark.parse.sql_types import type_text
+from frazil.spark.parse.sql_literals import default_literal
 from frazil.spark.schema.spark_types import spark_type
 from frazil.spark.sql import result_frames
 from frazil.spark.sql.table_names import current_namespace, identifier_of, namespace_of
