@@ -31,9 +31,9 @@ from frazil.spark.parse.table_references import (
 from frazil.spark.reading.frame_scans import scan_of
 from frazil.spark.sql.result_frames import metadata_frame
 from frazil.spark.sql.table_names import (
-    CATALOG,
     METADATA,
     Selector,
+    catalog_name,
     has_catalog,
     load,
     possible_identifier,
@@ -60,6 +60,7 @@ class StatementTables:
     def __init__(self, session: Session, pinned: Table | None = None) -> None:
         """Create it; `pinned` is the statement's target, which is not loaded again."""
         self._session = session
+        self._catalog = catalog_name(session)
         self._loaded: dict[Name, tuple[Table, Selector | None] | None] = {}
         self._tables: dict[Identifier, Table] = {}
         if pinned is not None:
@@ -107,7 +108,7 @@ class StatementTables:
         edited = replaced(
             text, views, {reference: self._full_name(reference) for reference in frames}
         )
-        names = qualifiers_of((CATALOG, *target.namespace, target.name))
+        names = qualifiers_of((self._catalog, *target.namespace, target.name))
         return apply_edits(edited, qualifier_edits(edited, names))
 
     def reads(self, identifier: Identifier, *texts: str | None, relation: str = "") -> bool:
@@ -128,7 +129,7 @@ class StatementTables:
     def _frame(self, reference: Reference, needs: QueryNeeds) -> DataFrame | None:
         loaded = self._load(reference)
         if loaded is None:
-            if has_catalog(reference.name):
+            if has_catalog(self._session, reference.name):
                 name = ".".join(reference.name)
                 raise NoSuchTable(f"Table does not exist: {name}")
             return None
@@ -172,7 +173,7 @@ class StatementTables:
         loaded = self._load(reference)
         if loaded is None or loaded[1] is not None:
             return reference.name
-        return (CATALOG, *loaded[0].identifier.namespace, reference.name[-1])
+        return (self._catalog, *loaded[0].identifier.namespace, reference.name[-1])
 
     def _load(self, reference: Reference) -> tuple[Table, Selector | None] | None:
         name = reference.name
