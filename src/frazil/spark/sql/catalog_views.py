@@ -14,7 +14,7 @@ from frazil.client.declare.client_view import View, ViewVersion
 from frazil.spark.core.name_matching import quoted
 from frazil.spark.parse.sql_tokens import Name
 from frazil.spark.parse.table_references import Reference, references, replaced
-from frazil.spark.sql.table_names import CATALOG, has_catalog
+from frazil.spark.sql.table_names import catalog_name, has_catalog
 from frazil.wire.errors import BadRequest, NoSuchNamespace, NoSuchView, NotFound
 from frazil.wire.identifiers import Identifier, Namespace
 
@@ -78,18 +78,19 @@ class CatalogViews:
 
     def _full_name(self, name: Name, version: ViewVersion) -> Name | None:
         """Return the name with catalog and namespace; None if it is complete."""
-        if has_catalog(name):
+        own_catalog = catalog_name(self._session)
+        if has_catalog(self._session, name):
             # `frazil.t` can only mean a namespace frazil: no table is without a namespace.
-            return None if len(name) > 2 else (CATALOG, *name)
+            return None if len(name) > 2 else (own_catalog, *name)
         if len(name) > 1 and self._is_spark_catalog(name[0]):
             return None
         namespace: Namespace = version.default_namespace if len(name) == 1 else ()
         full = (*namespace, *name)
         catalog = version.default_catalog
-        if catalog is None or catalog.lower() == CATALOG:
+        if catalog is None or catalog.lower() == own_catalog.lower():
             if len(full) == 1:
                 raise NotFound(f"{name[0]} has no namespace, and the view has no default namespace")
-            return (CATALOG, *full)
+            return (own_catalog, *full)
         if not self._is_spark_catalog(catalog):
             raise NotFound(
                 f"{'.'.join(name)} belongs to the catalog {catalog}, which this Spark session "
@@ -117,6 +118,6 @@ def _with_names(text: str, names: Mapping[Reference, Name]) -> str:
     return replaced(text, new, names)
 
 
-def view_name(identifier: Identifier) -> Name:
+def view_name(session: Session, identifier: Identifier) -> Name:
     """Return the complete name of a view."""
-    return (CATALOG, *identifier.namespace, identifier.name)
+    return (catalog_name(session), *identifier.namespace, identifier.name)
