@@ -1,8 +1,8 @@
 """Refuse texts that no file of the repository may contain: `lint_words.py`.
 
 These are addresses of package registries, which belong in the configuration of a machine, marks of
-unfinished work, paths of one machine, and commands that install Frazil by its name from a registry. The patterns are written so that they do not match this
-file.
+unfinished work, paths of one machine, and commands that install Frazil by its name from a registry.
+The patterns are written so that they do not match this file.
 """
 
 from __future__ import annotations

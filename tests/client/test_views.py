@@ -54,7 +54,7 @@ def test_a_replacement_adds_a_version_and_keeps_properties(client: Client, names
     first = client.replace_view(name, SCHEMA, ALL, or_create=True, properties={"a": "1"})
     second = client.replace_view(
         name,
-        SCHEMA,
+        "id long, day date, item string",
         DAYS,
         default_namespace=("x", "y"),
         default_catalog="other",
@@ -62,6 +62,7 @@ def test_a_replacement_adds_a_version_and_keeps_properties(client: Client, names
         summary={"engine-name": "me"},
     )
     assert second.uuid == first.uuid
+    assert second.schema_document == first.schema_document
     assert second.properties == {"a": "1", "b": "2"}
     assert [version.sql() for version in second.versions] == [ALL, DAYS]
     current = second.current_version

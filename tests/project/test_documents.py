@@ -1,4 +1,4 @@
-"""The documents list every setting, error, command, decision and package."""
+"""The documents list every setting, error, decision and package."""
 
 from __future__ import annotations
 

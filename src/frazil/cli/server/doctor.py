@@ -20,7 +20,7 @@ from typing import Literal
 
 import typer
 
-from frazil.cli.shared.printing import print_json
+from frazil.cli.shared.printing import print_json, styled
 from frazil.cli.shared.setting_options import USAGE_ERROR, Output, fail
 from frazil.db.sql import Dialect, migrations, queries
 from frazil.extras import install_command, missing_modules
@@ -390,7 +390,7 @@ def _run(name: str, settings: Settings, require: tuple[str, ...]) -> Finding:
 
 def _print(findings: list[Finding]) -> None:
     for finding in findings:
-        status = typer.style(f"{finding.status:<8}", fg=_COLORS[finding.status])
+        status = styled(f"{finding.status:<8}", fg=_COLORS[finding.status])
         typer.echo(f"{status} {finding.check:<14} {finding.detail}")
         if finding.fix:
             typer.echo(f"{'':<24}fix: {finding.fix}")

@@ -13,6 +13,7 @@ from frazil.cli.shared.catalog_command import CatalogChoice
 from frazil.cli.shared.printing import count_text, plain, print_json
 from frazil.cli.shared.setting_options import FAILURE, USAGE_ERROR, fail
 from frazil.cli.shared.typed_names import key_values
+from frazil.cli.spark.startup_output import quiet_startup
 from frazil.extras import install_command, missing_modules
 
 if TYPE_CHECKING:
@@ -58,9 +59,10 @@ def spark_session(
         if table is not None:
             client.load_table(table, snapshots="refs")
         try:
-            active = SparkSession.getActiveSession()
-            spark = local_spark(settings)
-            if spark is not active:
+            spark = SparkSession.getActiveSession()
+            if spark is None:
+                with quiet_startup():
+                    spark = local_spark(settings)
                 stack.callback(spark.stop)
             properties = choice.properties
             yield connect(spark, properties["uri"], properties=properties, client=client)

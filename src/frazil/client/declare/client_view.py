@@ -94,16 +94,19 @@ class View:
 
     @property
     def schema(self) -> StructType:
-        return parse_struct(self.schema_document, "schema")
+        return self.schema_of(self.current_version)
+
+    def schema_of(self, version: ViewVersion) -> StructType:
+        return parse_struct(self.schema_document_of(version), "schema")
 
     @property
     def schema_document(self) -> Mapping[str, Any]:
         """Return the JSON of the current version's schema."""
-        schema_id = self.current_version.schema_id
-        document: Mapping[str, Any] = next(
-            schema for schema in self.metadata["schemas"] if schema["schema-id"] == schema_id
-        )
-        return document
+        return self.schema_document_of(self.current_version)
+
+    def schema_document_of(self, version: ViewVersion) -> Mapping[str, Any]:
+        schemas: list[Mapping[str, Any]] = self.metadata["schemas"]
+        return next(schema for schema in schemas if schema["schema-id"] == version.schema_id)
 
     def sql(self, dialect: str = SPARK_DIALECT) -> str:
         """Return the current version's text in a dialect."""

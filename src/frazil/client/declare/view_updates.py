@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Raw
 
 from frazil.client.declare.client_view import SPARK_DIALECT, View
+from frazil.client.declare.table_definition import SchemaInput, schema_document
 from frazil.wire.errors import BadRequest
 from frazil.wire.identifiers import Identifier, Namespace
 from frazil.wire.rest_messages import CommitViewRequest, CreateViewRequest
@@ -28,14 +29,15 @@ from frazil.wire.rest_updates import (
 LAST_ADDED = -1
 """The schema or version that the same request adds."""
 _FIRST_VERSION = 1
+_ALL_TYPES = "3"
+"""The version of tables that has all types. A view's own version does not limit them."""
 
 
 @dataclass(frozen=True)
 class ViewDefinition:
     """What a version of a view consists of."""
 
-    schema: Mapping[str, Any]
-    """The JSON of Iceberg's specification."""
+    schema: SchemaInput
     sql: str | Mapping[str, str]
     """A text in Spark's dialect, or texts by dialect."""
     default_namespace: Namespace | None = None
@@ -51,7 +53,7 @@ def creation(identifier: Identifier, definition: ViewDefinition) -> CreateViewRe
     """Return the request that creates the view."""
     return CreateViewRequest(
         name=identifier.name,
-        schema=_raw({"schema-id": 0, **definition.schema}),
+        schema=_schema(definition),
         view_version=_version(identifier, definition, _FIRST_VERSION, 0),
         location=definition.location,
         properties=dict(definition.properties),
@@ -70,7 +72,7 @@ def replacement(view: View, definition: ViewDefinition) -> CommitViewRequest:
     if definition.location is not None:
         updates.append(SetLocation(location=definition.location))
     updates += [
-        AddSchema(schema=_raw({"schema-id": 0, **definition.schema})),
+        AddSchema(schema=_schema(definition)),
         AddViewVersion(view_version=_version(view.identifier, definition, version_id, LAST_ADDED)),
         SetCurrentViewVersion(view_version_id=LAST_ADDED),
     ]
@@ -115,6 +117,11 @@ def _version(
     if definition.default_catalog is not None:
         document["default-catalog"] = definition.default_catalog
     return _raw(document)
+
+
+def _schema(definition: ViewDefinition) -> Raw:
+    document = schema_document(definition.schema, {"format-version": _ALL_TYPES})
+    return _raw({"schema-id": 0, **document})
 
 
 def _raw(document: Mapping[str, Any]) -> Raw:
