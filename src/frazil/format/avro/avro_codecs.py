@@ -1,6 +1,6 @@
 """Compresses and decompresses the blocks of Avro container files.
 
-Avro names five codecs. Snappy needs pyarrow, which a server has only with `frazil[parquet]`.
+Avro names five codecs. Snappy needs pyarrow, which a server has only with the extra `parquet`.
 """
 
 from __future__ import annotations
