@@ -253,6 +253,13 @@ class Client(CatalogVerbs[Commit], CatalogRowVerbs):
         query = {"purgeRequested": "true" if purge else "false"}
         self._delete(table_path(identifier_of(name)), query)
 
+    def unregister_table(self, name: IdentifierName) -> str:
+        """Remove a table from the catalog without its files; return its metadata location."""
+        path = self._calls.path(f"{table_path(identifier_of(name))}/unregister")
+        request = Request("POST", path)
+        answer = self._calls.submit(lambda: request).answer
+        return decode(answer, _Loaded, CommitStateUnknown).metadata_location or ""
+
     def rename_table(
         self,
         name: IdentifierName,
