@@ -74,7 +74,7 @@ class CatalogViews:
             name = self._full_name(reference.name, version)
             if name is not None:
                 full_names[reference] = name
-        return _with_names(text, full_names)
+        return with_names(text, full_names)
 
     def _full_name(self, name: Name, version: ViewVersion) -> Name | None:
         """Return the name with catalog and namespace; None if it is complete."""
@@ -108,7 +108,7 @@ class CatalogViews:
         return self._session.spark.conf.get(f"spark.sql.catalog.{name}", None) is not None
 
 
-def _with_names(text: str, names: Mapping[Reference, Name]) -> str:
+def with_names(text: str, names: Mapping[Reference, Name]) -> str:
     """Return a query with other names for its tables; columns may use the old ones."""
     new = {
         reference: quoted(*name) + text[reference.name_end : reference.end]
