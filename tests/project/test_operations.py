@@ -104,11 +104,6 @@ def blocks_of(heading: str, folder: Path) -> list[Block]:
     return blocks
 
 
-def test_the_readme_has_the_same_backup(tmp_path: Path) -> None:
-    (block,) = blocks_of("## Back up", tmp_path)
-    assert block.text in {each.text for each in read_blocks(ROOT / "README.md")}
-
-
 @pytest.mark.process
 def test_a_backup_is_repeated_and_restored(tmp_path: Path) -> None:
     place, papers = tmp_path / "catalog", tmp_path / "papers"

@@ -25,6 +25,7 @@ from frazil.client.declare.table_verbs import (
     Transaction,
 )
 from frazil.client.declare.view_updates import ViewDefinition
+from frazil.client.rows.row_verbs import CatalogRowVerbs
 from frazil.client.send.catalog_calls import (
     NAMESPACE_SEPARATOR,
     Calls,
@@ -94,7 +95,7 @@ class ViewOptions(TypedDict, total=False):
     summary: Mapping[str, str]
 
 
-class Client(CatalogVerbs[Commit]):
+class Client(CatalogVerbs[Commit], CatalogRowVerbs):
     """A catalog. It is safe for use from several threads. Close it, or use it in `with`."""
 
     def __init__(
@@ -410,10 +411,7 @@ class Client(CatalogVerbs[Commit]):
         """
         if table.is_staged or not any(change.rebuilds for change in changes):
             return table
-        loaded = self.load_table(table.identifier)
-        if loaded.uuid != table.uuid:
-            raise BadRequest(f"{table} is another table now than when it was loaded: load it again")
-        return loaded
+        return self._reload(table)
 
     def _table(self, identifier: Identifier, loaded: _Loaded) -> Table:
         catalog = self._calls.config
@@ -427,7 +425,15 @@ class Client(CatalogVerbs[Commit]):
             config,
             committer=self._commit,
             planner=self._plan,
+            reloader=self._reload,
+            retries=lambda table: self._calls.retry_budget(table.properties),
         )
+
+    def _reload(self, table: Table) -> Table:
+        loaded = self.load_table(table.identifier)
+        if loaded.uuid != table.uuid:
+            raise BadRequest(f"{table} is another table now than when it was loaded: load it again")
+        return loaded
 
     def _plan(
         self,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from frazil.spark import connect
 from frazil.wire.errors import (
     AlreadyExists,
     BadRequest,
@@ -42,7 +43,6 @@ def orders(session: Session, namespace: str) -> str:
 # --- creating and reading -------------------------------------------------------------------------
 
 
-@pytest.mark.core
 def test_a_view_shows_what_its_table_has_now(
     each_session: Session, namespace: str, orders: str
 ) -> None:
@@ -277,13 +277,17 @@ def test_a_view_that_cannot_be_read_says_why(
         session.sql(f"SELECT * FROM {view}")
     client.drop_view(view)
     client.create_view(view, SCHEMA, f"SELECT id FROM {orders}", default_catalog="prod")
-    with pytest.raises(NotFound, match=r"the catalog prod.*spark\.sql\.catalog\.prod"):
+    with pytest.raises(NotFound, match=r"the catalog prod, .*spark\.sql\.catalog\.prod"):
         session.sql(f"SELECT * FROM {view}")
-    client.replace_view(
-        view, SCHEMA, f"SELECT id FROM ice.{orders}", default_catalog="spark_catalog"
-    )
-    with pytest.raises(NotFound, match=r"begins with the name of a catalog.*catalog\.ice"):
-        session.sql(f"SELECT * FROM {view}")
+    for catalog in (None, "spark_catalog"):
+        client.replace_view(
+            view, SCHEMA, f"SELECT id FROM lake.{orders}", default_catalog=catalog
+        )
+        with pytest.raises(NotFound, match=r"the catalog lake, .*sql_catalog='lake'"):
+            session.sql(f"SELECT * FROM {view}")
+        with connect(session.spark, session.context.uri, sql_catalog="lake") as lake:
+            assert sorted(_rows(lake, f"SELECT * FROM lake.{view}")) == [(1,), (2,), (3,)]
+        session.spark.conf.unset("spark.sql.catalog.lake")
     session.sql(f"CREATE OR REPLACE VIEW {view} AS SELECT id, item FROM {orders}")
     session.sql(f"ALTER TABLE {orders} DROP COLUMN item")
     with pytest.raises(BadRequest, match=rf"the query of view {view} fails.*item"):
@@ -404,7 +408,6 @@ def test_show_create_makes_the_view_again(
 # --- temporary views ------------------------------------------------------------------------------
 
 
-@pytest.mark.core
 def test_temporary_views_show_what_their_tables_have_now(
     each_session: Session, namespace: str, orders: str
 ) -> None:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 import typer
 
 from frazil.cli.shared.conflict_explanation import explanation
-from frazil.cli.shared.printing import plain, print_json
+from frazil.cli.shared.printing import is_dumb, plain, print_json
 from frazil.cli.shared.setting_options import (
     FAILURE,
     USAGE_ERROR,
@@ -197,7 +197,7 @@ def _save(error: FrazilError, path: str, output: Output) -> None:
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[int, int], None]]:
     """Show a progress bar on a terminal; yield a function that takes the done and total counts."""
-    if not sys.stderr.isatty():
+    if not sys.stderr.isatty() or is_dumb():
         yield lambda done, total: None
         return
     from rich.console import Console

@@ -15,6 +15,7 @@ from frazil.cli.shared.printing import (
     print_json,
     print_pairs,
     print_table,
+    styled,
     time_text,
 )
 from frazil.cli.shared.typed_names import table_and_ref
@@ -94,7 +95,7 @@ def _document(table: Table, snapshot: Snapshot | None, schema_id: int) -> dict[s
 
 
 def _print(table: Table, snapshot: Snapshot | None, schema_id: int) -> None:
-    typer.echo(typer.style(str(table.identifier), bold=True))
+    typer.echo(styled(str(table.identifier), bold=True))
     print_pairs(
         {
             "uuid": table.uuid,
@@ -215,13 +216,13 @@ def _all(table: Table) -> list[Snapshot]:
 
 
 def _print_entry(snapshot: Snapshot, refs: list[str]) -> None:
-    decorations = typer.style(f" ({plain(', '.join(refs))})", fg="cyan") if refs else ""
-    first = typer.style(f"snapshot {snapshot.snapshot_id}", fg="yellow")
+    decorations = styled(f" ({plain(', '.join(refs))})", fg="cyan") if refs else ""
+    first = styled(f"snapshot {snapshot.snapshot_id}", fg="yellow")
     typer.echo(f"{first}{decorations}")
     when, what = time_text(snapshot.timestamp_ms), plain(snapshot.operation or "no operation")
     typer.echo(f"  {when}  {what}  sequence number {snapshot.sequence_number}")
     for line in change_text(snapshot.summary):
-        typer.echo(f"  {typer.style(line, fg='green' if line.startswith('+') else 'red')}")
+        typer.echo(f"  {styled(line, fg='green' if line.startswith('+') else 'red')}")
     total = total_text(snapshot.summary)
     if total:
         typer.echo(f"  = {total}")

@@ -14,7 +14,7 @@ from urllib.parse import quote
 import msgspec
 
 from frazil.client.send.http_transport import Answer, Transport
-from frazil.client.send.retry_policy import Clock, RetryPolicy
+from frazil.client.send.retry_policy import Clock, RetryBudget, RetryPolicy
 from frazil.client.send.submit import Accepted, Request, SubmitPolicy, read, submit
 from frazil.wire.errors import FrazilError
 from frazil.wire.identifiers import Identifier, Namespace, check_identifier, check_namespace
@@ -142,6 +142,10 @@ class Calls:
             self.clock,
         )
         return submit(self._transport, build, policy, rebuilds=rebuilds)
+
+    def retry_budget(self, properties: Mapping[str, str]) -> RetryBudget:
+        """Return the retries of a statement on a table with these properties."""
+        return RetryBudget(self._retry or RetryPolicy.of(properties), self.clock)
 
     def path(self, path: str) -> str:
         """Return the path with the catalog's prefix."""

@@ -1,12 +1,10 @@
 """Reads through Iceberg's runtime, if its jar is on Spark's classpath.
 
-The Spark session gets a catalog entry, a REST catalog at the same address without the cache that
-would show an older table after a commit. A read is pinned to one snapshot and has its schema.
+A read is pinned to one snapshot and has its schema.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from threading import Lock
@@ -21,11 +19,11 @@ from frazil.datafiles.footers.parquet_files import scheme_of
 from frazil.spark.core.context import LOGGER, Context
 from frazil.spark.core.name_matching import quoted
 from frazil.spark.core.write_audit import BRANCH_SETTING, EXTENSIONS_CLASS, is_audited
+from frazil.spark.reading.catalog_entries import reading_entry
 from frazil.spark.schema.frame_fitting import is_named_so, unpushable
 from frazil.values.types import EdgeAlgorithm, GeographyType, StructType, Type, TypeId, child_fields
 from frazil.wire.errors import BadRequest
 
-CATALOG_CLASS: Final = "org.apache.iceberg.spark.SparkCatalog"
 _UNREADABLE: Final = frozenset({TypeId.TIME, TypeId.TIMESTAMP_NS, TypeId.TIMESTAMPTZ_NS})
 """Types without a Spark type in Iceberg's runtime, which refuses tables with such columns."""
 _RESERVED: Final = frozenset(
@@ -84,30 +82,8 @@ def read(
 
 def full_name(context: Context, table: Table) -> str:
     identifier = table.identifier
-    parts = (_entry(context), *identifier.namespace, identifier.name)
+    parts = (reading_entry(context), *identifier.namespace, identifier.name)
     return ".".join(quoted(part) for part in parts)
-
-
-# --- the catalog entry ----------------------------------------------------------------------------
-
-
-def _entry(context: Context) -> str:
-    """Configure the session's catalog for this address if needed, and return its name."""
-    properties = {
-        **context.properties,
-        "type": "rest",
-        "uri": context.uri,
-        "cache-enabled": "false",
-    }
-    text = "\n".join(f"{name}={properties[name]}" for name in sorted(properties))
-    name = f"frazil_{hashlib.sha256(text.encode()).hexdigest()[:12]}"
-    key = f"spark.sql.catalog.{name}"
-    if context.spark.conf.get(key, None) is None:
-        for part, value in properties.items():
-            context.spark.conf.set(f"{key}.{part}", value)
-        # This key is set last, so that other threads see all keys if they see this one.
-        context.spark.conf.set(key, CATALOG_CLASS)
-    return name
 
 
 # --- whether the jar can read ---------------------------------------------------------------------

@@ -14,7 +14,7 @@ from frazil.client.declare.client_view import View, ViewVersion
 from frazil.spark.core.name_matching import quoted
 from frazil.spark.parse.sql_tokens import Name
 from frazil.spark.parse.table_references import Reference, references, replaced
-from frazil.spark.sql.table_names import CATALOG, has_catalog
+from frazil.spark.sql.table_names import catalog_name, has_catalog
 from frazil.wire.errors import BadRequest, NoSuchNamespace, NoSuchView, NotFound
 from frazil.wire.identifiers import Identifier, Namespace
 
@@ -78,29 +78,34 @@ class CatalogViews:
 
     def _full_name(self, name: Name, version: ViewVersion) -> Name | None:
         """Return the name with catalog and namespace; None if it is complete."""
-        if has_catalog(name):
+        own_catalog = catalog_name(self._session)
+        if has_catalog(self._session, name):
             # `frazil.t` can only mean a namespace frazil: no table is without a namespace.
-            return None if len(name) > 2 else (CATALOG, *name)
+            return None if len(name) > 2 else (own_catalog, *name)
         if len(name) > 1 and self._is_spark_catalog(name[0]):
             return None
         namespace: Namespace = version.default_namespace if len(name) == 1 else ()
         full = (*namespace, *name)
         catalog = version.default_catalog
-        if catalog is None or catalog.lower() == CATALOG:
+        if catalog is None or catalog.lower() == own_catalog.lower():
             if len(full) == 1:
                 raise NotFound(f"{name[0]} has no namespace, and the view has no default namespace")
-            return (CATALOG, *full)
+            if len(name) > 2 and not self._session.client.namespace_exists(name[:1]):
+                raise self._unknown_catalog(name, name[0])
+            return (own_catalog, *full)
         if not self._is_spark_catalog(catalog):
-            raise NotFound(
-                f"{'.'.join(name)} belongs to the catalog {catalog}, which this Spark session "
-                f"does not have: set spark.sql.catalog.{catalog}, or create the view again"
-            )
+            raise self._unknown_catalog(name, catalog)
         if catalog.lower() == _SESSION_CATALOG and len(full) > 2:
-            raise NotFound(
-                f"{'.'.join(name)} begins with the name of a catalog that this Spark session does "
-                f"not have: set spark.sql.catalog.{name[0]}, or create the view again"
-            )
+            raise self._unknown_catalog(name, name[0])
         return (catalog, *full)
+
+    def _unknown_catalog(self, name: Name, catalog: str) -> NotFound:
+        own_catalog = catalog_name(self._session)
+        return NotFound(
+            f"{'.'.join(name)} belongs to the catalog {catalog}, which this session does not have. "
+            f"If it is the one that is called {own_catalog} here, connect with "
+            f"sql_catalog={catalog!r}; if it is another one, set spark.sql.catalog.{catalog}"
+        )
 
     def _is_spark_catalog(self, name: str) -> bool:
         if name.lower() == _SESSION_CATALOG:
@@ -117,6 +122,6 @@ def with_names(text: str, names: Mapping[Reference, Name]) -> str:
     return replaced(text, new, names)
 
 
-def view_name(identifier: Identifier) -> Name:
+def view_name(session: Session, identifier: Identifier) -> Name:
     """Return the complete name of a view."""
-    return (CATALOG, *identifier.namespace, identifier.name)
+    return (catalog_name(session), *identifier.namespace, identifier.name)

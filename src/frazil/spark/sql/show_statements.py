@@ -29,7 +29,7 @@ _COLUMNS: Final = "col_name string, data_type string, comment string"
 def show_tables(session: Session, statement: sql.ShowTables) -> DataFrame:
     """Run SHOW TABLES."""
     if statement.namespace is not None:
-        namespace = namespace_of(statement.namespace)
+        namespace = namespace_of(session, statement.namespace)
     else:
         namespace = current_namespace(session)
     if not namespace:
@@ -46,7 +46,7 @@ def show_tables(session: Session, statement: sql.ShowTables) -> DataFrame:
 
 def show_namespaces(session: Session, statement: sql.ShowNamespaces) -> DataFrame:
     """Run SHOW NAMESPACES."""
-    parent = None if statement.parent is None else namespace_of(statement.parent)
+    parent = None if statement.parent is None else namespace_of(session, statement.parent)
     names = [".".join(levels) for levels in session.client.list_namespaces(parent)]
     rows = [(name,) for name in sorted(names) if matches(name, statement.pattern)]
     return result_frames.literal_rows(session, "namespace string", rows)
@@ -121,7 +121,7 @@ def _listed(properties: Mapping[str, str]) -> str:
 
 def describe_namespace(session: Session, statement: sql.DescribeNamespace) -> DataFrame:
     """Run DESCRIBE NAMESPACE."""
-    namespace = namespace_of(statement.name)
+    namespace = namespace_of(session, statement.name)
     properties = session.client.load_namespace(namespace)
     rows = [("Namespace Name", ".".join(namespace)), *sorted(properties.items())]
     return result_frames.literal_rows(session, "info_name string, info_value string", rows)

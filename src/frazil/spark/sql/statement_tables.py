@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 
 from frazil.client.declare.client_table import Table
 from frazil.client.declare.client_view import View, ViewVersion
+from frazil.client.declare.table_history import schema_of
 from frazil.datafiles.arrow.metadata_columns import (
     LAST_UPDATED,
     METADATA_FIELDS,
@@ -19,7 +20,6 @@ from frazil.datafiles.arrow.metadata_columns import (
 )
 from frazil.spark.conditions.sql_conditions import filter_of
 from frazil.spark.core.name_matching import quoted
-from frazil.spark.core.table_history import schema_of
 from frazil.spark.parse.sql_tokens import Name, apply_edits
 from frazil.spark.parse.table_references import (
     QueryNeeds,
@@ -35,9 +35,9 @@ from frazil.spark.reading.view_columns import with_view_columns
 from frazil.spark.sql.catalog_views import CatalogViews, view_name, with_names
 from frazil.spark.sql.result_frames import metadata_frame
 from frazil.spark.sql.table_names import (
-    CATALOG,
     METADATA,
     Selector,
+    catalog_name,
     has_catalog,
     load,
     possible_identifier,
@@ -67,6 +67,7 @@ class StatementTables:
     def __init__(self, session: Session, pinned: Table | None = None) -> None:
         """Create it; `pinned` is the statement's target, which is not loaded again."""
         self._session = session
+        self._catalog = catalog_name(session)
         self._loaded: dict[Name, _Loaded] = {}
         self._tables: dict[Identifier, Table] = {}
         if pinned is not None:
@@ -115,7 +116,7 @@ class StatementTables:
         edited = replaced(
             text, views, {reference: self._full_name(reference) for reference in frames}
         )
-        names = qualifiers_of((CATALOG, *target.namespace, target.name))
+        names = qualifiers_of((self._catalog, *target.namespace, target.name))
         return apply_edits(edited, qualifier_edits(edited, names))
 
     def reads(self, identifier: Identifier, *texts: str | None, relation: str = "") -> bool:
@@ -146,7 +147,7 @@ class StatementTables:
     def _frame(self, reference: Reference, needs: QueryNeeds) -> DataFrame | None:
         loaded = self._load(reference)
         if loaded is None:
-            if has_catalog(reference.name):
+            if has_catalog(self._session, reference.name):
                 name = ".".join(reference.name)
                 raise NoSuchTable(f"Table does not exist: {name}")
             return None
@@ -188,12 +189,12 @@ class StatementTables:
         for reference in references(text):
             loaded = self._load(reference)
             if isinstance(loaded, View):
-                names[reference] = view_name(loaded.identifier)
+                names[reference] = view_name(self._session, loaded.identifier)
             elif isinstance(loaded, tuple):
                 table, selector = loaded
                 last = () if selector is None else reference.name[-1:]
                 identifier = table.identifier
-                names[reference] = (CATALOG, *identifier.namespace, identifier.name, *last)
+                names[reference] = (self._catalog, *identifier.namespace, identifier.name, *last)
         return with_names(text, names)
 
     def reads_temporary(self, name: Name, text: str) -> bool:
@@ -248,10 +249,10 @@ class StatementTables:
     def _full_name(self, reference: Reference) -> Name:
         loaded = self._load(reference)
         if isinstance(loaded, View):
-            return view_name(loaded.identifier)
+            return view_name(self._session, loaded.identifier)
         if not isinstance(loaded, tuple) or loaded[1] is not None:
             return reference.name
-        return (CATALOG, *loaded[0].identifier.namespace, reference.name[-1])
+        return (self._catalog, *loaded[0].identifier.namespace, reference.name[-1])
 
     def _load(self, reference: Reference) -> _Loaded:
         name = reference.name
@@ -288,7 +289,7 @@ def frame_of_view(session: Session, identifier: Identifier) -> DataFrame | None:
     with StatementTables(session) as tables:
         if tables.catalog_views.load(identifier) is None:
             return None
-        return tables.relation(quoted(*view_name(identifier)))
+        return tables.relation(quoted(*view_name(session, identifier)))
 
 
 def _snapshot_options(

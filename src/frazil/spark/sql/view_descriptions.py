@@ -13,7 +13,7 @@ from frazil.spark.core.view_check import refuse_view
 from frazil.spark.parse import parsed_statements as sql
 from frazil.spark.schema.spark_types import spark_schema
 from frazil.spark.sql.result_frames import literal_rows
-from frazil.spark.sql.table_names import CATALOG, identifier_of
+from frazil.spark.sql.table_names import catalog_name, identifier_of
 from frazil.spark.sql.view_statements import CHANGED_BY, CREATED_BY, QUERY_COLUMNS
 from frazil.values.types import NestedField
 from frazil.wire.errors import NoSuchNamespace, NoSuchTable, NoSuchView
@@ -72,11 +72,12 @@ def describe_view(session: Session, view: View, statement: sql.DescribeTable) ->
         properties = _shown_properties(view)
         listed = ", ".join(_assigned(properties))
         columns = view.properties.get(QUERY_COLUMNS, "").split(",")
+        catalog = catalog_name(session)
         rows += [
             ("", "", ""),
             ("# Detailed View Information", "", ""),
             ("Comment", view.properties.get("comment", ""), ""),
-            ("View Catalog and Namespace", ".".join((CATALOG, *view.identifier.namespace)), ""),
+            ("View Catalog and Namespace", ".".join((catalog, *view.identifier.namespace)), ""),
             ("View Query Output Columns", f"[{', '.join(filter(None, columns))}]", ""),
             ("View Properties", f"[{listed}]", ""),
             ("Created By", view.properties.get(CREATED_BY, ""), ""),

@@ -149,12 +149,12 @@ def _stored_text(session: Session, view: Identifier, query: str) -> str:
             f"the view {view} cannot use {', '.join(functions)}: readers have only the functions "
             "that Spark brings along; create a temporary view instead"
         )
-    return _without_catalog(query, names)
+    return _without_catalog(session, query, names)
 
 
-def _without_catalog(query: str, tables: Collection[Name]) -> str:
+def _without_catalog(session: Session, query: str, tables: Collection[Name]) -> str:
     """Remove the catalog from the names of tables, also where they qualify columns."""
-    known = {tuple(part.lower() for part in name) for name in tables if has_catalog(name)}
+    known = {tuple(part.lower() for part in name) for name in tables if has_catalog(session, name)}
     tokens = tokens_of(query)
     edits: list[Edit] = []
     for position, token in enumerate(tokens):
@@ -271,7 +271,7 @@ def show_views(session: Session, statement: sql.ShowViews) -> DataFrame:
     if statement.namespace is None:
         namespace = current_namespace(session)
     else:
-        namespace = namespace_of(statement.namespace)
+        namespace = namespace_of(session, statement.namespace)
     if not namespace:
         raise BadRequest("SHOW VIEWS: name a namespace, as in SHOW VIEWS IN ns, or run USE ns")
     of_spark = session.spark.sql(f"SHOW VIEWS IN spark_catalog.{GLOBAL}").collect()
