@@ -300,11 +300,11 @@ class _PartitionSums:
 
     def add(self, entry: FileEntry, snapshot: Snapshot | None) -> None:
         file: Any = entry.file
-        self.spec_id = entry.spec_id
         if snapshot is not None and (
             self.updated_ms is None or snapshot.timestamp_ms > self.updated_ms
         ):
             self.updated_ms, self.snapshot_id = snapshot.timestamp_ms, snapshot.snapshot_id
+            self.spec_id = entry.spec_id
         added = [file.record_count, 1]
         at = 3 if file.content == _POSITION_DELETES else 5
         if file.content in DATA_FILES:
