@@ -93,7 +93,7 @@ def play_the_session(running: RunningServer, directory: Path) -> list[tuple[Any,
     shown: dict[int, Any] = {}
     commands: list[str] = []
     for block in blocks(WITHOUT_ICEBERG):
-        if block.language == "sh":
+        if block.language == "sh" and "frazil serve" not in block.text:
             commands.append(block.text)
         elif block.language == "json":
             assert block.mark in ("answer", "part of the answer")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 import msgspec
 from msgspec import Struct
 
-from frazil.client.catalog_config import DEFAULT_URI, catalog_properties, client_arguments
+from frazil.client.catalog_config import CA_FILE_PROPERTY, client_arguments, resolve_catalog
+from frazil.client.declare import view_updates
 from frazil.client.declare.client_table import Snapshot, Table
+from frazil.client.declare.client_view import LoadedView, View
 from frazil.client.declare.metadata_updates import creation
 from frazil.client.declare.table_verbs import (
     CatalogVerbs,
@@ -21,6 +23,7 @@ from frazil.client.declare.table_verbs import (
     TableName,
     Transaction,
 )
+from frazil.client.declare.view_updates import ViewDefinition
 from frazil.client.rows.row_verbs import CatalogRowVerbs
 from frazil.client.send.catalog_calls import (
     NAMESPACE_SEPARATOR,
@@ -33,16 +36,19 @@ from frazil.client.send.catalog_calls import (
     namespace_path,
     table_path,
     tables_path,
+    view_path,
+    views_path,
 )
 from frazil.client.send.http_transport import DEFAULT_TIMEOUT_S, Answer, HttpTransport, Transport
 from frazil.client.send.retry_policy import RetryPolicy
 from frazil.client.send.submit import Request
-from frazil.wire.errors import AlreadyExists, BadRequest, CommitStateUnknown
+from frazil.wire.errors import AlreadyExists, BadRequest, CommitStateUnknown, NoSuchView
 from frazil.wire.file_actions import MAIN, Once
 from frazil.wire.identifiers import Identifier, Namespace
 from frazil.wire.rest_messages import (
     CommitTableRequest,
     CommitTransactionRequest,
+    CommitViewRequest,
     CreateNamespaceRequest,
     RegisterTableRequest,
     RenameTableRequest,
@@ -78,13 +84,25 @@ class _CommittedTables(Struct, frozen=True):
     tables: tuple[_Committed, ...]
 
 
+class ViewOptions(TypedDict, total=False):
+    """Optional parts of a version of a view, with those that belong to the whole view."""
+
+    default_namespace: Namespace | None
+    """Where unqualified names of the text belong; by default the view's own namespace."""
+    default_catalog: str | None
+    location: str | None
+    properties: Mapping[str, str]
+    summary: Mapping[str, str]
+
+
 class Client(CatalogVerbs[Commit], CatalogRowVerbs):
     """A catalog. It is safe for use from several threads. Close it, or use it in `with`."""
 
     def __init__(
         self,
-        uri: str = DEFAULT_URI,
+        uri: str | None = None,
         *,
+        catalog: str | None = None,
         token: str | None = None,
         warehouse: str | None = None,
         prefix: str | None = None,
@@ -96,35 +114,30 @@ class Client(CatalogVerbs[Commit], CatalogRowVerbs):
         properties: Mapping[str, str] | None = None,
         transport: Transport | None = None,
     ) -> None:
-        """Create a client of the catalog at `uri`.
+        """Create a client of the catalog at `uri`, or of the configured catalog `catalog`.
 
-        `retry` wins over the `commit.retry.*` properties of tables. `transport` replaces all
+        Without both, `FRAZIL_URI` or the configuration names the address; `resolve_catalog` says
+        how. `retry` wins over the `commit.retry.*` properties of tables. `transport` replaces all
         options of the connection. `properties`, such as `s3.access-key-id`, are for reading
         Parquet footers.
         """
         self._properties = dict(properties or {})
         self._http = None
         if transport is None:
+            named = {"uri": uri, "token": token, "warehouse": warehouse, CA_FILE_PROPERTY: ca_file}
+            resolved = resolve_catalog(named, catalog=catalog)
+            arguments = client_arguments(resolved.properties)
+            self._properties = {**resolved.storage_properties, **self._properties}
+            warehouse, prefix = arguments.get("warehouse"), prefix or arguments.get("prefix")
             transport = self._http = HttpTransport(
-                uri,
-                token=token,
-                headers=headers or {},
+                arguments["uri"],
+                token=arguments.get("token"),
+                headers={**arguments.get("headers", {}), **(headers or {})},
                 timeout_s=timeout_s,
-                ca_file=ca_file,
-                client_certificate=client_certificate,
+                ca_file=arguments.get("ca_file"),
+                client_certificate=client_certificate or arguments.get("client_certificate"),
             )
         self._calls = Calls(transport, warehouse=warehouse, prefix=prefix, retry=retry)
-
-    @classmethod
-    def from_config(cls, name: str | None = None, **overrides: Any) -> Client:
-        """Create a client of the catalog in `.pyiceberg.yaml` and `PYICEBERG_CATALOG__*`."""
-        properties = catalog_properties(name)
-        arguments: dict[str, Any] = {
-            **client_arguments(properties),
-            "properties": properties,
-            **overrides,
-        }
-        return cls(**arguments)
 
     def close(self) -> None:
         if self._http is not None:
@@ -174,9 +187,6 @@ class Client(CatalogVerbs[Commit], CatalogRowVerbs):
 
     def list_tables(self, namespace: NamespaceName) -> list[Identifier]:
         return self._identifiers(tables_path(namespace_of(namespace)))
-
-    def list_views(self, namespace: NamespaceName) -> list[Identifier]:
-        return self._identifiers(f"{namespace_path(namespace_of(namespace))}/views")
 
     def load_table(self, name: IdentifierName, snapshots: Literal["all", "refs"] = "all") -> Table:
         """Load a table; with `snapshots="refs"` only the snapshots that refs point to."""
@@ -245,6 +255,13 @@ class Client(CatalogVerbs[Commit], CatalogRowVerbs):
         query = {"purgeRequested": "true" if purge else "false"}
         self._delete(table_path(identifier_of(name)), query)
 
+    def unregister_table(self, name: IdentifierName) -> str:
+        """Remove a table from the catalog without its files; return its metadata location."""
+        path = self._calls.path(f"{table_path(identifier_of(name))}/unregister")
+        request = Request("POST", path)
+        answer = self._calls.submit(lambda: request).answer
+        return decode(answer, _Loaded, CommitStateUnknown).metadata_location or ""
+
     def rename_table(
         self,
         name: IdentifierName,
@@ -264,6 +281,93 @@ class Client(CatalogVerbs[Commit], CatalogRowVerbs):
         if ref == MAIN and MAIN not in loaded.refs:
             return []
         return list(loaded.ancestors(ref))
+
+    # --- views ---------------------------------------------------------------------------------
+
+    def list_views(self, namespace: NamespaceName) -> list[Identifier]:
+        return self._identifiers(views_path(namespace_of(namespace)))
+
+    def load_view(self, name: IdentifierName) -> View:
+        identifier = identifier_of(name)
+        return decode(self._calls.get(view_path(identifier)), LoadedView).view(identifier)
+
+    def view_exists(self, name: IdentifierName) -> bool:
+        return self._calls.exists(view_path(identifier_of(name)))
+
+    def create_view(
+        self,
+        name: IdentifierName,
+        schema: SchemaInput,
+        sql: str | Mapping[str, str],
+        **options: Unpack[ViewOptions],
+    ) -> View:
+        """Create a view. `sql` is a text in Spark's dialect, or has the texts by dialect.
+
+        `schema` describes the columns of the query, as for `create_table`.
+        """
+        identifier = identifier_of(name)
+        request = view_updates.creation(identifier, ViewDefinition(schema, sql, **options))
+        answer = self._post(views_path(identifier.namespace), request)
+        return decode(answer, LoadedView, CommitStateUnknown).view(identifier)
+
+    def replace_view(
+        self,
+        name: IdentifierName,
+        schema: SchemaInput,
+        sql: str | Mapping[str, str],
+        *,
+        or_create: bool = False,
+        **options: Unpack[ViewOptions],
+    ) -> View:
+        """Give a view a new version. `properties` are set; the view keeps its others."""
+        definition = ViewDefinition(schema, sql, **options)
+        if not or_create:
+            return self._change_view(name, lambda view: view_updates.replacement(view, definition))
+        try:
+            return self.replace_view(name, schema, sql, **options)
+        except NoSuchView:
+            pass
+        try:
+            return self.create_view(name, schema, sql, **options)
+        except AlreadyExists as taken:
+            try:
+                return self.replace_view(name, schema, sql, **options)
+            except NoSuchView:
+                raise taken from None  # The name is that of a table.
+
+    def update_view(
+        self,
+        name: IdentifierName,
+        updates: Mapping[str, str] | None = None,
+        removals: Iterable[str] = (),
+    ) -> View:
+        """Set and remove properties of a view."""
+        removed = tuple(removals)
+        return self._change_view(
+            name, lambda view: view_updates.property_change(view, updates or {}, removed)
+        )
+
+    def rename_view(self, name: IdentifierName, to: IdentifierName) -> None:
+        request = RenameTableRequest(
+            table_identifier(identifier_of(name)), table_identifier(identifier_of(to))
+        )
+        self._post("views/rename", request)
+
+    def drop_view(self, name: IdentifierName) -> None:
+        self._delete(view_path(identifier_of(name)))
+
+    def _change_view(
+        self, name: IdentifierName, change: Callable[[View], CommitViewRequest]
+    ) -> View:
+        """Commit a change, which is built again on the current metadata if that has moved."""
+        identifier = identifier_of(name)
+        path = self._calls.path(view_path(identifier))
+
+        def build() -> Request:
+            return Request("POST", path, msgspec.json.encode(change(self.load_view(identifier))))
+
+        answer = self._calls.submit(build, rebuilds=True).answer
+        return decode(answer, LoadedView, CommitStateUnknown).view(identifier)
 
     # --- changes -------------------------------------------------------------------------------
 

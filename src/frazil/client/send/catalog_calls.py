@@ -196,3 +196,11 @@ def tables_path(namespace: Namespace) -> str:
 
 def table_path(identifier: Identifier) -> str:
     return f"{tables_path(identifier.namespace)}/{quote(identifier.name, safe='')}"
+
+
+def views_path(namespace: Namespace) -> str:
+    return f"{namespace_path(namespace)}/views"
+
+
+def view_path(identifier: Identifier) -> str:
+    return f"{views_path(identifier.namespace)}/{quote(identifier.name, safe='')}"
