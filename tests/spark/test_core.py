@@ -19,9 +19,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from frazil.client.catalog_client import Client
+from frazil.client.declare.partition_terms import partition_spec
 from frazil.spark import connect
 from frazil.spark.core.progress import is_classic
-from frazil.spark.ddl.partition_terms import partition_spec
 from frazil.spark.schema.spark_types import iceberg_schema, spark_schema
 from frazil.spark.session import Session
 from frazil.spark.table import SparkTable
@@ -117,7 +117,7 @@ def test_a_scan_is_pruned_filtered_and_pinned(core: Session, namespace: str) -> 
 
 def test_plain_spark_sql_knows_the_catalog(core: Session, namespace: str) -> None:
     table, name = orders(core, namespace, "copy-on-write"), f"lake_{uuid4().hex[:8]}"
-    connect(core.spark, core.context.uri, client=core.client, catalog=name)
+    connect(core.spark, core.context.uri, client=core.client, sql_catalog=name)
     query = f"SELECT * FROM {name}.{table}"
     if runtime_settings():
         assert core.spark.sql(query).count() == len(START)

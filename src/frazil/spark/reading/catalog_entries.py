@@ -46,11 +46,11 @@ def register_catalog(context: Context) -> None:
     ):
         return
     problem = f"{key}: Spark already has a catalog {name}, with other properties"
-    if context.settings.catalog is not None:
-        raise BadRequest(f"{problem}: choose another name, as in connect(…, catalog='lake')")
+    if context.settings.sql_catalog is not None:
+        raise BadRequest(f"{problem}: choose another name, as in connect(…, sql_catalog='lake')")
     LOGGER.warning(
         "%s: spark.sql reads that one; session.sql reads the tables of %s, and so does spark.sql "
-        "under a name of its own, as in connect(…, catalog='lake')",
+        "under a name of its own, as in connect(…, sql_catalog='lake')",
         problem,
         context.uri,
     )

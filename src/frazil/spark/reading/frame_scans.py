@@ -15,6 +15,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from frazil.client.declare.client_table import Table
+from frazil.client.declare.table_history import schema_of, snapshot_at
 from frazil.datafiles.arrow.metadata_columns import LAST_UPDATED, MIN_FORMAT_VERSION, ROW_ID
 from frazil.datafiles.reading.scan_tasks import ScanTask, task_of
 from frazil.datafiles.reading.task_reader import check_metadata_columns, with_metadata
@@ -28,7 +29,6 @@ from frazil.spark.conditions.iceberg_filters import (
 from frazil.spark.conditions.sql_conditions import filter_of
 from frazil.spark.core.context import LOGGER, Context
 from frazil.spark.core.name_matching import names_of, quoted
-from frazil.spark.core.table_history import schema_of, snapshot_at
 from frazil.spark.core.write_audit import audit_of
 from frazil.spark.reading import jar_reader, own_reader
 from frazil.spark.reading.jar_reader import Pinned

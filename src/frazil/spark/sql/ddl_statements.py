@@ -126,12 +126,14 @@ def alter_namespace(session: Session, statement: sql.AlterNamespace) -> None:
 
 
 def drop_namespace(session: Session, statement: sql.DropNamespace) -> None:
-    """Run DROP NAMESPACE; CASCADE also drops its tables."""
+    """Run DROP NAMESPACE; CASCADE also drops its tables and views."""
     namespace = namespace_of(session, statement.name)
     try:
         if statement.cascade:
             for table in session.client.list_tables(namespace):
                 session.client.drop_table(table)
+            for view in session.client.list_views(namespace):
+                session.client.drop_view(view)
         session.client.drop_namespace(namespace)
     except NoSuchNamespace:
         if not statement.if_exists:

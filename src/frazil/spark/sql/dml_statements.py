@@ -14,11 +14,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
 from frazil.client.declare.client_table import Table
+from frazil.client.declare.partition_terms import VOID
 from frazil.spark.core.context import Context
 from frazil.spark.core.name_matching import NameMatcher, quoted
 from frazil.spark.core.progress import progress
 from frazil.spark.core.statement_runs import Result, Target, run_statement
-from frazil.spark.ddl.partition_terms import VOID
 from frazil.spark.parse import statement_parser
 from frazil.spark.parse.parsed_statements import (
     Assignments,

@@ -21,7 +21,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType as SparkStruct
 
 from frazil.spark.core.progress import is_classic
-from frazil.spark.streams.source_options import SourceOptions, source_options
+from frazil.spark.streams.source_options import CREDENTIALS, SourceOptions, source_options
 from frazil.spark.streams.source_readers import (
     PinnedSnapshot,
     TableReader,
@@ -87,7 +87,12 @@ def register(
 
     The last registration counts. On Spark Connect the server needs frazil installed.
     """
-    defaults = dict(properties or {})
+    # Other properties, such as `prefix`, are no options of the source.
+    defaults = {
+        name: text
+        for name, text in (properties or {}).items()
+        if name in CREDENTIALS or "." in name
+    }
     if uri is not None:
         defaults["uri"] = uri
     # Registering again would make Spark warn that a source is replaced.

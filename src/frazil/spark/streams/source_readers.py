@@ -18,10 +18,10 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Inp
 from pyspark.sql.types import StructType as SparkStruct
 
 from frazil.client.declare.client_table import Snapshot, Table
+from frazil.client.declare.table_history import schema_of, snapshot_at
 from frazil.datafiles.portable_table import PortableTable
 from frazil.datafiles.reading.scan_tasks import ScanTask, split_tasks, task_of
 from frazil.spark.core.name_matching import NameMatcher
-from frazil.spark.core.table_history import schema_of, snapshot_at
 from frazil.spark.core.write_audit import BRANCH_SETTING, is_audited
 from frazil.spark.executor.file_tasks import ScanReading
 from frazil.spark.executor.worker_tasks import task_settings
