@@ -280,9 +280,7 @@ def test_a_view_that_cannot_be_read_says_why(
     with pytest.raises(NotFound, match=r"the catalog prod, .*spark\.sql\.catalog\.prod"):
         session.sql(f"SELECT * FROM {view}")
     for catalog in (None, "spark_catalog"):
-        client.replace_view(
-            view, SCHEMA, f"SELECT id FROM lake.{orders}", default_catalog=catalog
-        )
+        client.replace_view(view, SCHEMA, f"SELECT id FROM lake.{orders}", default_catalog=catalog)
         with pytest.raises(NotFound, match=r"the catalog lake, .*sql_catalog='lake'"):
             session.sql(f"SELECT * FROM {view}")
         with connect(session.spark, session.context.uri, sql_catalog="lake") as lake:
