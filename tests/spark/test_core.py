@@ -13,6 +13,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from pyspark.sql import SparkSession
@@ -112,6 +113,17 @@ def test_a_scan_is_pruned_filtered_and_pinned(core: Session, namespace: str) -> 
     assert len(rows(table)) == len(START) + 1
     assert rows(table, snapshot=first.snapshot_id) == START
     assert rows(table, from_snapshot=first.snapshot_id, columns=["id"]) == [(100,)]
+
+
+def test_plain_spark_sql_knows_the_catalog(core: Session, namespace: str) -> None:
+    table, name = orders(core, namespace, "copy-on-write"), f"lake_{uuid4().hex[:8]}"
+    connect(core.spark, core.context.uri, client=core.client, sql_catalog=name)
+    query = f"SELECT * FROM {name}.{table}"
+    if runtime_settings():
+        assert core.spark.sql(query).count() == len(START)
+        return
+    with pytest.raises(Exception, match=r"Write session\.sql"):
+        core.spark.sql(query).count()
 
 
 @pytest.mark.parametrize("mode", MODES)

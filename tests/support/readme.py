@@ -1,9 +1,10 @@
 """Runs the commands of a document, block by block and in order.
 
 Bash runs a fence marked `sh`, this Python runs `python`, and DuckDB runs `sql`. Fences with any
-other mark do not run. `frazil serve` starts in the background and must be ready before the next
-line. `make ...` is a dry run, because the tests themselves run inside one. A free port replaces
-the port 8181.
+other mark do not run. Each command is a process of its own, but `export NAME=value` and `cd FOLDER`
+last, as in a terminal. `frazil serve` starts in the background and must be ready before the next
+line. `make ...` is a dry run, because the tests themselves run inside one, and `.venv` is the
+environment of the tests. A free port replaces the port 8181.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from tests.support.patience import HANG_S
 from tests.support.server import clean_environment, running_server
 
 FENCE = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```\s*$", re.MULTILINE | re.DOTALL)
+HERE_DOCUMENT = re.compile(r"<<-?\s*['\"]?(\w+)")
 LANGUAGES = ("sh", "python", "sql")
 PORT = "8181"
 
@@ -83,7 +85,19 @@ class Reader:
                 return self._sql(text)
 
     def _command(self, command: str) -> str:
+        if HERE_DOCUMENT.search(command):
+            return self._output(["bash", "-euo", "pipefail", "-c", command])
         words = shlex.split(command, comments=True)
+        if words[:1] == ["export"]:
+            name, _, value = words[1].partition("=")
+            self._environment[name] = os.path.expandvars(value)
+            return ""
+        if words[:1] == ["cd"]:
+            self._directory /= words[1]
+            return ""
+        if words == [".", ".venv/bin/activate"]:
+            assert (Path(sys.prefix) / "bin" / "activate").is_file()
+            return ""
         if words[:2] == ["frazil", "serve"] or words[:2] == ["make", "serve"]:
             flags = [word for word in words[2:] if word != "&"]
             if "--port" not in flags:
@@ -132,6 +146,8 @@ def _commands(text: str) -> Iterator[str]:
 
 
 def _is_open(command: str) -> bool:
+    if marker := HERE_DOCUMENT.search(command):
+        return command.rpartition("\n")[2].strip() != marker[1]
     try:
         shlex.split(command, comments=True)
     except ValueError:

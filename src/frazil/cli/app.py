@@ -16,6 +16,7 @@ from frazil.cli.tables import (
     lifecycle_commands,
     namespace_commands,
     table_commands,
+    view_commands,
 )
 from frazil.settings import Resolved
 
@@ -123,6 +124,12 @@ def completion(
     print_script(shell, output)
 
 
-for commands in (table_commands, lifecycle_commands, column_commands, namespace_commands):
+for commands in (
+    table_commands,
+    lifecycle_commands,
+    column_commands,
+    namespace_commands,
+    view_commands,
+):
     commands.register(app)
 spark_commands.register(app)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 import msgspec
 from msgspec import Struct
 
 from frazil.client.catalog_config import CA_FILE_PROPERTY, client_arguments, resolve_catalog
+from frazil.client.declare import view_updates
 from frazil.client.declare.client_table import Snapshot, Table
+from frazil.client.declare.client_view import LoadedView, View
 from frazil.client.declare.metadata_updates import creation
 from frazil.client.declare.table_definition import CreateOptions, SchemaInput, creation_request
 from frazil.client.declare.table_verbs import (
@@ -22,6 +24,8 @@ from frazil.client.declare.table_verbs import (
     TableName,
     Transaction,
 )
+from frazil.client.declare.view_updates import ViewDefinition
+from frazil.client.rows.row_verbs import CatalogRowVerbs
 from frazil.client.send.catalog_calls import (
     NAMESPACE_SEPARATOR,
     Calls,
@@ -33,16 +37,19 @@ from frazil.client.send.catalog_calls import (
     namespace_path,
     table_path,
     tables_path,
+    view_path,
+    views_path,
 )
 from frazil.client.send.http_transport import DEFAULT_TIMEOUT_S, Answer, HttpTransport, Transport
 from frazil.client.send.retry_policy import RetryPolicy
 from frazil.client.send.submit import Request
-from frazil.wire.errors import AlreadyExists, BadRequest, CommitStateUnknown
+from frazil.wire.errors import AlreadyExists, BadRequest, CommitStateUnknown, NoSuchView
 from frazil.wire.file_actions import MAIN, Once
 from frazil.wire.identifiers import Identifier, Namespace
 from frazil.wire.rest_messages import (
     CommitTableRequest,
     CommitTransactionRequest,
+    CommitViewRequest,
     CreateNamespaceRequest,
     RegisterTableRequest,
     RenameTableRequest,
@@ -77,7 +84,18 @@ class _CommittedTables(Struct, frozen=True):
     tables: tuple[_Committed, ...]
 
 
-class Client(CatalogVerbs[Commit]):
+class ViewOptions(TypedDict, total=False):
+    """Optional parts of a version of a view, with those that belong to the whole view."""
+
+    default_namespace: Namespace | None
+    """Where unqualified names of the text belong; by default the view's own namespace."""
+    default_catalog: str | None
+    location: str | None
+    properties: Mapping[str, str]
+    summary: Mapping[str, str]
+
+
+class Client(CatalogVerbs[Commit], CatalogRowVerbs):
     """A catalog. It is safe for use from several threads. Close it, or use it in `with`."""
 
     def __init__(
@@ -169,9 +187,6 @@ class Client(CatalogVerbs[Commit]):
 
     def list_tables(self, namespace: NamespaceName) -> list[Identifier]:
         return self._identifiers(tables_path(namespace_of(namespace)))
-
-    def list_views(self, namespace: NamespaceName) -> list[Identifier]:
-        return self._identifiers(f"{namespace_path(namespace_of(namespace))}/views")
 
     def load_table(self, name: IdentifierName, snapshots: Literal["all", "refs"] = "all") -> Table:
         """Load a table; with `snapshots="refs"` only the snapshots that refs point to."""
@@ -265,6 +280,93 @@ class Client(CatalogVerbs[Commit]):
             return []
         return list(loaded.ancestors(ref))
 
+    # --- views ---------------------------------------------------------------------------------
+
+    def list_views(self, namespace: NamespaceName) -> list[Identifier]:
+        return self._identifiers(views_path(namespace_of(namespace)))
+
+    def load_view(self, name: IdentifierName) -> View:
+        identifier = identifier_of(name)
+        return decode(self._calls.get(view_path(identifier)), LoadedView).view(identifier)
+
+    def view_exists(self, name: IdentifierName) -> bool:
+        return self._calls.exists(view_path(identifier_of(name)))
+
+    def create_view(
+        self,
+        name: IdentifierName,
+        schema: SchemaInput,
+        sql: str | Mapping[str, str],
+        **options: Unpack[ViewOptions],
+    ) -> View:
+        """Create a view. `sql` is a text in Spark's dialect, or has the texts by dialect.
+
+        `schema` describes the columns of the query, as for `create_table`.
+        """
+        identifier = identifier_of(name)
+        request = view_updates.creation(identifier, ViewDefinition(schema, sql, **options))
+        answer = self._post(views_path(identifier.namespace), request)
+        return decode(answer, LoadedView, CommitStateUnknown).view(identifier)
+
+    def replace_view(
+        self,
+        name: IdentifierName,
+        schema: SchemaInput,
+        sql: str | Mapping[str, str],
+        *,
+        or_create: bool = False,
+        **options: Unpack[ViewOptions],
+    ) -> View:
+        """Give a view a new version. `properties` are set; the view keeps its others."""
+        definition = ViewDefinition(schema, sql, **options)
+        if not or_create:
+            return self._change_view(name, lambda view: view_updates.replacement(view, definition))
+        try:
+            return self.replace_view(name, schema, sql, **options)
+        except NoSuchView:
+            pass
+        try:
+            return self.create_view(name, schema, sql, **options)
+        except AlreadyExists as taken:
+            try:
+                return self.replace_view(name, schema, sql, **options)
+            except NoSuchView:
+                raise taken from None  # The name is that of a table.
+
+    def update_view(
+        self,
+        name: IdentifierName,
+        updates: Mapping[str, str] | None = None,
+        removals: Iterable[str] = (),
+    ) -> View:
+        """Set and remove properties of a view."""
+        removed = tuple(removals)
+        return self._change_view(
+            name, lambda view: view_updates.property_change(view, updates or {}, removed)
+        )
+
+    def rename_view(self, name: IdentifierName, to: IdentifierName) -> None:
+        request = RenameTableRequest(
+            table_identifier(identifier_of(name)), table_identifier(identifier_of(to))
+        )
+        self._post("views/rename", request)
+
+    def drop_view(self, name: IdentifierName) -> None:
+        self._delete(view_path(identifier_of(name)))
+
+    def _change_view(
+        self, name: IdentifierName, change: Callable[[View], CommitViewRequest]
+    ) -> View:
+        """Commit a change, which is built again on the current metadata if that has moved."""
+        identifier = identifier_of(name)
+        path = self._calls.path(view_path(identifier))
+
+        def build() -> Request:
+            return Request("POST", path, msgspec.json.encode(change(self.load_view(identifier))))
+
+        answer = self._calls.submit(build, rebuilds=True).answer
+        return decode(answer, LoadedView, CommitStateUnknown).view(identifier)
+
     # --- changes -------------------------------------------------------------------------------
 
     def table(self, name: TableName) -> Table:
@@ -316,10 +418,7 @@ class Client(CatalogVerbs[Commit]):
         """
         if table.is_staged or not any(change.rebuilds for change in changes):
             return table
-        loaded = self.load_table(table.identifier)
-        if loaded.uuid != table.uuid:
-            raise BadRequest(f"{table} is another table now than when it was loaded: load it again")
-        return loaded
+        return self._reload(table)
 
     def _table(self, identifier: Identifier, loaded: _Loaded) -> Table:
         catalog = self._calls.config
@@ -333,7 +432,15 @@ class Client(CatalogVerbs[Commit]):
             config,
             committer=self._commit,
             planner=self._plan,
+            reloader=self._reload,
+            retries=lambda table: self._calls.retry_budget(table.properties),
         )
+
+    def _reload(self, table: Table) -> Table:
+        loaded = self.load_table(table.identifier)
+        if loaded.uuid != table.uuid:
+            raise BadRequest(f"{table} is another table now than when it was loaded: load it again")
+        return loaded
 
     def _plan(
         self,

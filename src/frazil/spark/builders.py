@@ -16,7 +16,16 @@ from frazil.spark.core.statement_runs import Result
 from frazil.spark.ddl import table_creation
 from frazil.spark.reading.frame_scans import scan_of
 from frazil.spark.sql.result_frames import metadata_frame
-from frazil.spark.sql.table_names import METADATA, Selector, identifier_of, load, name_of, target_of
+from frazil.spark.sql.statement_tables import frame_of_view
+from frazil.spark.sql.table_names import (
+    METADATA,
+    Selector,
+    identifier_of,
+    load,
+    name_of,
+    possible_identifier,
+    target_of,
+)
 from frazil.spark.table import SparkTable
 from frazil.spark.writing.frame_writer import WriteOptions
 from frazil.wire.errors import BadRequest, NoSuchTable
@@ -73,7 +82,13 @@ class FrameReader:
     def table(self, name: str) -> DataFrame:
         loaded = load(self.session, name_of(name))
         if loaded is None:
-            raise NoSuchTable(f"Table does not exist: {name}")
+            identifier = possible_identifier(self.session, name_of(name))
+            view = None if identifier is None else frame_of_view(self.session, identifier)
+            if view is None:
+                raise NoSuchTable(f"Table does not exist: {name}")
+            if self.chosen:
+                raise BadRequest(f"{name} is a view, so it has no option {', '.join(self.chosen)}")
+            return view
         table, selector = loaded
         if selector is not None and selector.kind == METADATA:
             return metadata_frame(self.session.spark, table, selector.value)

@@ -12,6 +12,7 @@ from frazil.client.catalog_config import resolve_catalog
 from frazil.client.send.catalog_calls import identifier_of
 from frazil.spark.builders import FrameReader, TableWriter
 from frazil.spark.core.context import Context, settings_of
+from frazil.spark.reading.catalog_entries import register_catalog
 from frazil.spark.runtime.local_spark import local_spark
 from frazil.spark.sql.dispatch import run
 from frazil.spark.streams.data_source import register
@@ -35,14 +36,16 @@ def connect(
     stream_id: str | None = None,
     temp_dir: str | None = None,
     progress: bool | None = None,
+    sql_catalog: str | None = None,
 ) -> Session:
     """Return a session of the catalog at `uri`, or of the configured catalog `catalog`.
 
     Without both, `FRAZIL_URI` or the configuration names the address, as for `Client`. Without
     `spark`, a Spark session is built with Iceberg's runtime for reading. `format("frazil")` is
-    registered in the Spark session. `properties` are those of Iceberg's REST catalogs, such as
-    `s3.access-key-id`. The other arguments win over the settings `spark.frazil.*` of the Spark
-    session.
+    registered in the Spark session, and so is the catalog under the name `sql_catalog`, by default
+    `frazil`, which plain `spark.sql` can read with Iceberg's runtime. `properties` are those of
+    Iceberg's REST catalogs, such as `s3.access-key-id`. The other arguments win over the settings
+    `spark.frazil.*` of the Spark session.
     """
     if spark is None:
         spark = local_spark()
@@ -54,6 +57,7 @@ def connect(
         stream_id=stream_id,
         temp_dir=temp_dir,
         progress=progress,
+        sql_catalog=sql_catalog,
     )
     named = {"uri": uri, "token": token, "warehouse": warehouse}
     given = {name: text for name, text in named.items() if text}
@@ -63,6 +67,7 @@ def connect(
     register(spark, used_uri, of_catalog)
     used_client = client or client_of(used_uri, of_catalog)
     context = Context(spark, used_client, settings, used_uri, of_catalog)
+    register_catalog(context)
     return Session(context, owns_client=client is None)
 
 

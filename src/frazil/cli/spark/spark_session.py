@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 import typer
@@ -15,6 +14,7 @@ from frazil.cli.shared.printing import count_text, plain, print_json
 from frazil.cli.shared.setting_options import FAILURE, USAGE_ERROR, fail
 from frazil.cli.shared.typed_names import key_values
 from frazil.cli.spark.startup_output import quiet_startup
+from frazil.extras import install_command, missing_modules
 
 if TYPE_CHECKING:
     from frazil.spark.core.statement_runs import Result
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 QUERY_LOGGERS: Final = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 """Loggers that repeat every query error on stderr with the stack of the JVM."""
-PACKAGES: Final = ("pyspark", "pyarrow", "numpy", "mmh3", "pyroaring", "sqlglot")
 
 
 @contextmanager
@@ -38,10 +37,9 @@ def spark_session(
 
     If `table` is given, it must exist; this is checked before Spark starts.
     """
-    missing = [name for name in PACKAGES if find_spec(name) is None]
-    if missing:
+    if missing := missing_modules("spark-local"):
         fail(
-            f"not installed: {', '.join(missing)}. Type: pip install 'frazil[spark-local]'",
+            f"not installed: {', '.join(missing)}. Type: {install_command('spark-local')}",
             choice.output,
             USAGE_ERROR,
         )

@@ -13,7 +13,7 @@ from frazil.cli.shared.setting_options import FAILURE, fail
 from frazil.cli.shared.typed_names import BadName, namespace_name, table_and_ref
 from frazil.cli.tables.live_files import FilesUnavailable, LiveFile, open_files
 from frazil.cli.tables.snapshot_text import find_snapshot, total_text
-from frazil.wire.errors import NotFound
+from frazil.wire.errors import NoSuchNamespace, NotFound
 from frazil.wire.file_actions import MAIN
 
 if TYPE_CHECKING:
@@ -66,7 +66,13 @@ def _descendants(client: Client, parent: tuple[str, ...]) -> list[tuple[str, ...
 
 
 def _namespace(choice: CatalogChoice, client: Client, namespace: tuple[str, ...]) -> None:
-    inner = sorted(client.list_namespaces(namespace))
+    try:
+        inner = sorted(client.list_namespaces(namespace))
+    except NoSuchNamespace:
+        if len(namespace) > 1 and client.view_exists(namespace):
+            view = ".".join(namespace)
+            fail(f"{view} is a view, so it has no files: see `frazil show`", choice.output, FAILURE)
+        raise
     tables, views = sorted(client.list_tables(namespace)), sorted(client.list_views(namespace))
     if choice.as_json:
         print_json(

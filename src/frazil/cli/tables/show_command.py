@@ -1,4 +1,4 @@
-"""`frazil show` and `frazil log`: a table at a snapshot, and the snapshots of a branch."""
+"""`frazil show` and `frazil log`: a table at a snapshot, a view, and the snapshots of a branch."""
 
 from __future__ import annotations
 
@@ -27,17 +27,29 @@ from frazil.cli.tables.snapshot_text import (
     total_text,
     writer_keys,
 )
+from frazil.cli.tables.view_actions import show_view
 from frazil.values.types import fields_by_id
+from frazil.wire.errors import NoSuchTable, NotFound
 from frazil.wire.file_actions import MAIN
 
 if TYPE_CHECKING:
+    from frazil.client.catalog_client import Client
     from frazil.client.declare.client_table import Snapshot, Table
+    from frazil.client.declare.client_view import View
+    from frazil.wire.identifiers import Identifier
 
 
 def show(choice: CatalogChoice, name: str) -> None:
     identifier, ref = table_and_ref(name)
     with choice.connect() as client:
-        table = client.load_table(identifier)
+        try:
+            table = client.load_table(identifier)
+        except NoSuchTable as missing:
+            view = _view(client, identifier)
+            if view is None:
+                raise missing from None
+            show_view(choice, view, ref)
+            return
     snapshot = find_snapshot(table, ref or MAIN)
     # Branches use the table's current schema, tags and older snapshots their own.
     named = table.refs.get(ref or MAIN)
@@ -48,6 +60,13 @@ def show(choice: CatalogChoice, name: str) -> None:
         print_json(_document(table, snapshot, schema_id))
     else:
         _print(table, snapshot, schema_id)
+
+
+def _view(client: Client, identifier: Identifier) -> View | None:
+    try:
+        return client.load_view(identifier)
+    except NotFound:
+        return None
 
 
 def _document(table: Table, snapshot: Snapshot | None, schema_id: int) -> dict[str, Any]:

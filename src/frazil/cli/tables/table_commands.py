@@ -114,7 +114,7 @@ def ls(
 
 
 def show(choice: CatalogChoice, table: TableAtArgument) -> None:
-    """Show a table: schema, partition spec, sort order, properties, refs and a snapshot."""
+    """Show a table: schema, partition spec, sort order, properties, refs, a snapshot; or a view."""
     from frazil.cli.tables import show_command
 
     show_command.show(choice, table)

@@ -41,7 +41,12 @@ from frazil.spark.parse.parsed_statements import (
     UseStatement,
     WriteOrder,
 )
-from frazil.spark.parse.sql_tokens import Cursor, Kind, Name
+from frazil.spark.parse.property_lists import (
+    parse_properties,
+    parse_property_key,
+    parse_property_keys,
+)
+from frazil.spark.parse.sql_tokens import Cursor, Name
 from frazil.wire.errors import BadRequest
 
 _PROVIDERS: Final = frozenset({"iceberg", "frazil"})
@@ -73,7 +78,7 @@ def parse_create(cursor: Cursor) -> ParsedStatement:
     if not replace and cursor.accept_one(*_NAMESPACE):
         return _create_namespace(cursor)
     if not cursor.accept("TABLE"):
-        cursor.fail("TABLE" if replace else "TABLE, NAMESPACE, DATABASE or SCHEMA")
+        cursor.fail("TABLE or VIEW" if replace else "TABLE, VIEW, NAMESPACE, DATABASE or SCHEMA")
     if_not_exists = not replace and cursor.accept("IF", "NOT", "EXISTS")
     name = cursor.name("a table")
     columns = read_columns(cursor) if cursor.at("(") else ()
@@ -111,7 +116,7 @@ def _table_clauses(cursor: Cursor) -> dict[str, Any]:
         elif cursor.accept("PARTITIONED", "BY"):
             put("partitioned_by", cursor.parenthesized(lambda: cursor.until(_TERM, ",")))
         elif cursor.accept_one("TBLPROPERTIES", "OPTIONS"):
-            put("properties", _properties(cursor))
+            put("properties", parse_properties(cursor))
         elif cursor.accept("LOCATION"):
             put("location", cursor.string("a location in quotes"))
         elif cursor.accept("COMMENT"):
@@ -141,37 +146,13 @@ def _create_namespace(cursor: Cursor) -> CreateNamespace:
             properties["location"] = cursor.string("a location in quotes")
         elif cursor.accept("WITH"):
             _expect_properties(cursor)
-            properties.update(_properties(cursor))
+            properties.update(parse_properties(cursor))
         else:
             cursor.fail("COMMENT, LOCATION or WITH PROPERTIES")
     return CreateNamespace(name, if_not_exists, properties)
 
 
 # --- properties -----------------------------------------------------------------------------------
-
-
-def _properties(cursor: Cursor) -> dict[str, str]:
-    """Parse `('key' = 'value', key.with.dots = 7)`."""
-
-    def item() -> tuple[str, str]:
-        key = _property_key(cursor)
-        cursor.accept("=")
-        token = cursor.peek()
-        if cursor.at_string:
-            return key, cursor.string()
-        if token is None or token.kind not in (Kind.NUMBER, Kind.WORD):
-            cursor.fail("a value")
-        return key, cursor.take().text
-
-    return dict(cursor.parenthesized(item))
-
-
-def _property_keys(cursor: Cursor) -> tuple[str, ...]:
-    return cursor.parenthesized(lambda: _property_key(cursor))
-
-
-def _property_key(cursor: Cursor) -> str:
-    return cursor.string() if cursor.at_string else ".".join(cursor.name("a property"))
 
 
 def _expect_properties(cursor: Cursor) -> None:
@@ -191,7 +172,7 @@ def parse_drop(cursor: Cursor) -> ParsedStatement:
         behavior = cursor.accept_one("CASCADE", "RESTRICT")
         return DropNamespace(namespace, if_exists, cascade=behavior == "CASCADE")
     if not cursor.accept("TABLE"):
-        cursor.fail("TABLE, NAMESPACE, DATABASE or SCHEMA")
+        cursor.fail("TABLE, VIEW, NAMESPACE, DATABASE or SCHEMA")
     if_exists = cursor.accept("IF", "EXISTS")
     return DropTable(cursor.name("a table"), if_exists, purge=cursor.accept("PURGE"))
 
@@ -210,7 +191,7 @@ def parse_show(cursor: Cursor) -> ParsedStatement:
     name = cursor.name("a table")
     key = None
     if cursor.accept("("):
-        key = _property_key(cursor)
+        key = parse_property_key(cursor)
         cursor.expect(")")
     return ShowProperties(name, key)
 
@@ -267,12 +248,12 @@ def _alter_namespace(cursor: Cursor) -> AlterNamespace:
     if cursor.accept("UNSET"):
         _expect_properties(cursor)
         cursor.accept("IF", "EXISTS")
-        return AlterNamespace(name, removals=_property_keys(cursor))
+        return AlterNamespace(name, removals=parse_property_keys(cursor))
     cursor.expect("SET")
     if cursor.accept("LOCATION"):
         return AlterNamespace(name, {"location": cursor.string("a location in quotes")})
     _expect_properties(cursor)
-    return AlterNamespace(name, _properties(cursor))
+    return AlterNamespace(name, parse_properties(cursor))
 
 
 def _add(cursor: Cursor) -> TableChange:
@@ -351,7 +332,7 @@ def _change_column(cursor: Cursor) -> TableChange:
 
 def _set(cursor: Cursor) -> TableChange:
     if cursor.accept("TBLPROPERTIES"):
-        return SetProperties(_properties(cursor))
+        return SetProperties(parse_properties(cursor))
     if cursor.accept("LOCATION"):
         return SetLocation(cursor.string("a location in quotes"))
     if cursor.accept("IDENTIFIER", "FIELDS"):
@@ -362,7 +343,7 @@ def _set(cursor: Cursor) -> TableChange:
 def _unset(cursor: Cursor) -> TableChange:
     cursor.expect("TBLPROPERTIES")
     cursor.accept("IF", "EXISTS")
-    return UnsetProperties(_property_keys(cursor))
+    return UnsetProperties(parse_property_keys(cursor))
 
 
 def _create(cursor: Cursor) -> TableChange:

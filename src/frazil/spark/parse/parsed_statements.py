@@ -345,6 +345,81 @@ class AlterTable:
     change: TableChange
 
 
+# --- views --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ViewColumn:
+    """A column in the list after the name of a view."""
+
+    name: str
+    comment: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CreateView:
+    """CREATE VIEW."""
+
+    name: Name
+    query: str
+    columns: tuple[ViewColumn, ...] = ()
+    """Empty if the query names the columns."""
+    comment: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    if_not_exists: bool = False
+    replace: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class CreateTemporaryView:
+    """CREATE TEMPORARY VIEW over a query."""
+
+    name: str
+    query: str
+    columns: tuple[ViewColumn, ...] = ()
+    replace: bool = False
+    is_global: bool = False
+
+
+@dataclass(frozen=True)
+class DropView:
+    """DROP VIEW."""
+
+    name: Name
+    if_exists: bool = False
+
+
+@dataclass(frozen=True)
+class ShowViews:
+    """SHOW VIEWS."""
+
+    namespace: Name | None = None
+    pattern: str | None = None
+
+
+@dataclass(frozen=True)
+class ViewQuery:
+    """AS, with the new query of a view."""
+
+    query: str
+
+
+@dataclass(frozen=True)
+class UnsetViewProperties:
+    """UNSET TBLPROPERTIES of a view."""
+
+    names: tuple[str, ...]
+    if_exists: bool = False
+
+
+@dataclass(frozen=True)
+class AlterView:
+    """ALTER VIEW with one change."""
+
+    name: Name
+    change: ViewQuery | RenameTable | SetProperties | UnsetViewProperties
+
+
 @dataclass(frozen=True)
 class CallStatement:
     """CALL of a procedure."""
@@ -375,5 +450,10 @@ ParsedStatement: TypeAlias = (
     | ShowCreateTable
     | DescribeTable
     | DescribeNamespace
+    | CreateView
+    | CreateTemporaryView
+    | DropView
+    | ShowViews
+    | AlterView
     | CallStatement
 )

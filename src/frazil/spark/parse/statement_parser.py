@@ -30,6 +30,7 @@ from frazil.spark.parse.parsed_statements import (
 )
 from frazil.spark.parse.sql_tokens import Cursor, Name
 from frazil.spark.parse.table_references import references
+from frazil.spark.parse.view_parser import view_parser
 from frazil.wire.errors import BadRequest
 
 MATCHED = "matched"
@@ -41,6 +42,7 @@ _INSERT_QUERY_WORDS: Final = ("SELECT", "VALUES", "WITH", "FROM", "TABLE")
 KNOWN: Final = (
     "SELECT (also WITH, VALUES, TABLE), INSERT INTO, INSERT OVERWRITE, DELETE, UPDATE, MERGE, "
     "TRUNCATE TABLE, CREATE TABLE, CREATE TABLE … AS, REPLACE TABLE, ALTER TABLE, DROP TABLE, "
+    "CREATE / ALTER / DROP VIEW, SHOW VIEWS, "
     "CREATE / ALTER / DROP NAMESPACE, USE, SHOW TABLES, SHOW NAMESPACES, SHOW TBLPROPERTIES, "
     "SHOW CREATE TABLE, DESCRIBE, EXPLAIN SELECT, CALL"
 )
@@ -56,7 +58,7 @@ def parse(text: str) -> ParsedStatement:
         return _parse_with(cursor)
     if first.word in _QUERY_WORDS or (first.word == "EXPLAIN" and _explains_query(cursor)):
         return _query(cursor)
-    parser = _PARSERS.get(first.word)
+    parser = view_parser(cursor) or _PARSERS.get(first.word)
     if parser is None:
         raise BadRequest(
             f"{first.text}: not a statement that is known here; known statements are {KNOWN}. "

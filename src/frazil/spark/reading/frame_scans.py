@@ -15,6 +15,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from frazil.client.declare.client_table import Table
+from frazil.client.declare.table_history import schema_of, snapshot_at
 from frazil.datafiles.arrow.metadata_columns import LAST_UPDATED, MIN_FORMAT_VERSION, ROW_ID
 from frazil.datafiles.reading.scan_tasks import ScanTask, task_of
 from frazil.datafiles.reading.task_reader import check_metadata_columns, with_metadata
@@ -28,8 +29,7 @@ from frazil.spark.conditions.iceberg_filters import (
 from frazil.spark.conditions.sql_conditions import filter_of
 from frazil.spark.core.context import LOGGER, Context
 from frazil.spark.core.name_matching import names_of, quoted
-from frazil.spark.core.statement_runs import audited_branch
-from frazil.spark.core.table_history import schema_of, snapshot_at
+from frazil.spark.core.write_audit import audit_of
 from frazil.spark.reading import jar_reader, own_reader
 from frazil.spark.reading.jar_reader import Pinned
 from frazil.spark.reading.own_reader import OwnScan
@@ -114,7 +114,7 @@ def scan_of(
 ) -> DataFrame:
     """Return a scan by a snapshot, a time or a ref, with any kind of condition."""
     if all(value is None for value in (snapshot, timestamp, ref, from_snapshot, to_snapshot)):
-        ref = audited_branch(context, table)
+        ref = audit_of(context.spark, table).branch_to_read(table)
     snapshot_id, schema = _at(context, table, snapshot, timestamp, ref)
     # Only Spark can evaluate texts and Columns; the filter restricts what is planned and read.
     condition = None if isinstance(filter, Expression) else filter

@@ -45,7 +45,7 @@ from frazil.spark.rows.merge_clauses import (
 )
 from frazil.spark.rows.merge_statement import MergeBuilder
 from frazil.spark.sql.statement_tables import StatementTables
-from frazil.spark.sql.table_names import CATALOG, target_of
+from frazil.spark.sql.table_names import target_of
 from frazil.spark.writing.frame_statements import FrameStatement
 from frazil.wire.errors import BadRequest
 
@@ -290,7 +290,7 @@ def _assigned(run: _StatementRun, assignments: Assignments, alias: str | None) -
 def _without_qualifier(run: _StatementRun, name: Name, alias: str | None) -> Name:
     columns = {field.name.lower() for field in run.table.schema.fields}
     identifier = run.target.identifier
-    full = (CATALOG, *identifier.namespace, identifier.name)
+    full = (run.context.settings.catalog_name, *identifier.namespace, identifier.name)
     lowered = tuple(part.lower() for part in name)
     qualifiers = [(alias.lower(),)] if alias else [*qualifiers_of(full), (full[-1].lower(),)]
     for qualifier in qualifiers:

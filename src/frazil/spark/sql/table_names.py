@@ -18,8 +18,6 @@ from frazil.wire.identifiers import Identifier, Namespace
 if TYPE_CHECKING:
     from frazil.spark.session import Session
 
-CATALOG: Final = "frazil"
-"""The catalog name, which every table name may begin with, as in Spark."""
 METADATA: Final = "metadata"
 """The kind of a selector that names a metadata table."""
 _SELECTOR: Final = re.compile(r"(branch|tag|snapshot_id|at_timestamp)_(.+)")
@@ -64,9 +62,14 @@ def use_namespace(session: Session, namespace: Namespace) -> None:
     _current[session] = namespace
 
 
-def namespace_of(name: Name) -> Namespace:
+def catalog_name(session: Session) -> str:
+    """Return the catalog's name, which every table name may begin with, as in Spark."""
+    return session.context.settings.catalog_name
+
+
+def namespace_of(session: Session, name: Name) -> Namespace:
     """Return the name of a namespace without the catalog's name."""
-    return name[1:] if has_catalog(name) else name
+    return name[1:] if has_catalog(session, name) else name
 
 
 def identifier_of(session: Session, name: Name) -> Identifier:
@@ -80,16 +83,16 @@ def identifier_of(session: Session, name: Name) -> Identifier:
 def possible_identifier(session: Session, name: Name) -> Identifier | None:
     """Return the table that a name means; None for a single name without a current namespace."""
     current = current_namespace(session)
-    if has_catalog(name) and (len(name) > 2 or current):
+    if has_catalog(session, name) and (len(name) > 2 or current):
         name = name[1:]
     if len(name) == 1:
         return Identifier(current, name[0]) if current else None
     return Identifier(name[:-1], name[-1])
 
 
-def has_catalog(name: Name) -> bool:
+def has_catalog(session: Session, name: Name) -> bool:
     """Return whether a name begins with the catalog's name."""
-    return len(name) > 1 and name[0].lower() == CATALOG
+    return len(name) > 1 and name[0].lower() == catalog_name(session).lower()
 
 
 def selector_of(name: Name) -> Selector | None:

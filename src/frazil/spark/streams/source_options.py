@@ -72,6 +72,8 @@ class SourceOptions:
     properties: Mapping[str, str]
     """Properties of the catalog and its storage."""
     branch: str = MAIN
+    has_branch: bool = False
+    """Whether an option names the branch, so that `spark.wap.branch` does not choose it."""
     tag: str | None = None
     snapshot_id: int | None = None
     as_of_timestamp_ms: int | None = None
@@ -124,6 +126,7 @@ def source_options(texts: Mapping[str, str], defaults: Mapping[str, str]) -> Sou
             if name in CREDENTIALS or ("." in name and not name.startswith(SNAPSHOT_PROPERTY))
         },
         branch=options.get("branch", MAIN),
+        has_branch="branch" in options,
         tag=options.get("tag"),
         snapshot_id=read.value("snapshot-id", whole_number),
         as_of_timestamp_ms=read.value("as-of-timestamp", _milliseconds),
