@@ -105,6 +105,14 @@ def blocks_of(heading: str, folder: Path) -> list[Block]:
 
 
 @pytest.mark.process
+def test_a_server_with_tls_and_a_token_is_started_and_asked(tmp_path: Path) -> None:
+    with Reader(tmp_path) as reader:
+        answers = [reader.run(block) for block in blocks_of("## TLS", tmp_path)]
+        answers += [reader.run(block) for block in blocks_of("## Tokens", tmp_path)]
+    assert '"defaults"' in answers[1]
+
+
+@pytest.mark.process
 def test_a_backup_is_repeated_and_restored(tmp_path: Path) -> None:
     place, papers = tmp_path / "catalog", tmp_path / "papers"
     papers.mkdir()

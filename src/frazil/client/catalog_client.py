@@ -14,7 +14,6 @@ from frazil.client.declare import view_updates
 from frazil.client.declare.client_table import Snapshot, Table
 from frazil.client.declare.client_view import LoadedView, View
 from frazil.client.declare.metadata_updates import creation
-from frazil.client.declare.table_definition import CreateOptions, SchemaInput, creation_request
 from frazil.client.declare.table_verbs import (
     CatalogVerbs,
     Change,
@@ -61,6 +60,7 @@ from frazil.wire.rest_updates import AssertTableUUID, TableRequirement
 
 if TYPE_CHECKING:
     from frazil.client.declare.scan_plans import Plan, PlanExtras
+    from frazil.client.declare.table_definition import CreateOptions, SchemaInput
     from frazil.wire.scan_planning import PlanTableScanRequest
 
 _MINIMAL = {"Prefer": "return=minimal"}
@@ -230,6 +230,8 @@ class Client(CatalogVerbs[Commit], CatalogRowVerbs):
     def _create(
         self, name: IdentifierName, schema: SchemaInput, options: CreateOptions, *, stage: bool
     ) -> Table:
+        from frazil.client.declare.table_definition import creation_request
+
         identifier = identifier_of(name)
         request = creation_request(identifier, schema, options, stage=stage)
         answer = self._post(tables_path(identifier.namespace), request)

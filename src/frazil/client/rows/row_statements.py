@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from frazil.client.declare.client_table import Table
-from frazil.client.declare.file_operations import Command, CommitOptions, Isolation
+from frazil.client.declare.file_operations import Command, CommitOptions, Isolation, check_options
 from frazil.client.declare.table_verbs import Commit
 from frazil.client.rows.row_files import MatchingRows, matching_rows, write_rows
 from frazil.client.rows.row_input import Rows, fitted_batches
@@ -20,7 +20,7 @@ from frazil.client.rows.row_removal import copy_files, write_deletes
 from frazil.client.rows.write_folders import Write, committing, new_folder
 from frazil.client.rows.write_modes import Mode, check_can_delete_rows, mode_of
 from frazil.datafiles.footers.files_from_parquet import DataFile
-from frazil.wire.errors import BadRequest, CommitFailed, ValidationError
+from frazil.wire.errors import CommitFailed, ValidationError
 from frazil.wire.expressions import ALWAYS_TRUE, AlwaysFalse, Expression
 from frazil.wire.file_actions import MAIN
 from frazil.wire.filter_builders import Filter, expression_of
@@ -42,6 +42,7 @@ class DeleteOptions(RowOptions, total=False):
 
 def append(table: Table, rows: Rows, options: CommitOptions) -> Commit:
     """Add rows; this conflicts with no other commit."""
+    check_options(options, CommitOptions)
     with committing(new_folder(table)) as write:
         files = write_rows(table, _batches(table, rows), write.folder)
         if not files and not table.is_staged:
@@ -78,6 +79,7 @@ def overwrite(
 
 def overwrite_partitions(table: Table, rows: Rows, options: RowOptions, *, pinned: bool) -> Commit:
     """Replace all rows of the partitions that the new rows are in."""
+    check_options(options, RowOptions)
     with committing(new_folder(table)) as write:
         files = write_rows(table, _batches(table, rows), write.folder)
         if not files:
@@ -96,6 +98,7 @@ def overwrite_partitions(table: Table, rows: Rows, options: RowOptions, *, pinne
 
 def delete(table: Table, filter: Filter, options: DeleteOptions) -> Commit:
     """Delete the rows that match."""
+    check_options(options, DeleteOptions)
     expression = expression_of(filter)
     checks = _checks(options)
     mode_of(table, "delete", options.get("mode"))
@@ -204,9 +207,5 @@ def branch_of(options: Mapping[str, Any]) -> str:
 
 def _checks(options: DeleteOptions) -> dict[str, Any]:
     """Return the options of a file operation."""
-    checks = {name: value for name, value in options.items() if name != "mode"}
-    unknown = checks.keys() - RowOptions.__annotations__.keys()
-    if unknown:
-        known = ", ".join(sorted(DeleteOptions.__annotations__))
-        raise BadRequest(f"unknown options {', '.join(sorted(unknown))}; there are {known}")
-    return checks
+    check_options(options, DeleteOptions)
+    return {name: value for name, value in options.items() if name != "mode"}

@@ -9,8 +9,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING, Final, Unpack, cast
+from typing import TYPE_CHECKING, Unpack, cast
 
+from frazil.extras import install_command, is_missing
 from frazil.wire.errors import BadRequest
 
 if TYPE_CHECKING:
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from frazil.client.rows.row_statements import DeleteOptions, RowOptions
     from frazil.client.rows.table_scan import TableScan
     from frazil.wire.filter_builders import Filter
-
-_NEEDED: Final = frozenset({"pyarrow", "numpy", "mmh3", "pyroaring"})
 
 
 class RowVerbs:
@@ -192,10 +191,9 @@ def _extra_named() -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        missing = (error.name or "").partition(".")[0]
-        if missing not in _NEEDED:
+        if not is_missing(error, "parquet"):
             raise
         raise BadRequest(
-            f"reading and writing rows needs {missing}, which is not installed: install "
-            "frazil[parquet]"
+            f"reading and writing rows needs {error.name}, which is not installed. "
+            f"Type: {install_command('parquet')}"
         ) from None
