@@ -555,4 +555,4 @@ def test_a_missing_library_is_named_with_its_extra() -> None:
     said = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=HANG_S
     ).stderr
-    assert "reading and writing rows needs pyarrow, which is not installed. Type: " in said
+    assert "needs pyarrow, which is not installed. Type: " in said

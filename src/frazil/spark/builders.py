@@ -14,8 +14,8 @@ from pyspark.sql import Column, DataFrame
 from frazil.spark.core.context import setting_text
 from frazil.spark.core.statement_runs import Result
 from frazil.spark.ddl import table_creation
-from frazil.spark.reading.frame_scans import scan_of
-from frazil.spark.sql.result_frames import metadata_frame
+from frazil.spark.inspection.metadata_tables import metadata_frame
+from frazil.spark.reading.frame_scans import scan_of, snapshot_of
 from frazil.spark.sql.statement_tables import frame_of_view
 from frazil.spark.sql.table_names import (
     METADATA,
@@ -91,7 +91,11 @@ class FrameReader:
             return view
         table, selector = loaded
         if selector is not None and selector.kind == METADATA:
-            return metadata_frame(self.session.spark, table, selector.value)
+            context, moment = self.session.context, self._moment(selector.moment)
+            if moment.keys() & {"from_snapshot", "to_snapshot"}:
+                raise BadRequest(f"{name}: a metadata table shows one snapshot")
+            snapshot_id = snapshot_of(context, table, **moment) if moment else None
+            return metadata_frame(context, table, selector.value, snapshot_id)
         return scan_of(self.session.context, table, **self._moment(selector))
 
     def _moment(self, selector: Selector | None) -> dict[str, Any]:

@@ -379,7 +379,7 @@ def partition_path(spec: PartitionSpec, partition_type: StructType, values: Sequ
     It is empty for an unpartitioned spec.
     """
     return "/".join(
-        f"{_escaped(part.name)}={_escaped(_text(part.transform, field.type, value))}"
+        f"{_escaped(part.name)}={_escaped(partition_text(part.transform, field.type, value))}"
         for part, field, value in zip(spec.fields, partition_type.fields, values, strict=True)
     )
 
@@ -389,7 +389,8 @@ def _escaped(text: str) -> str:
     return quote_plus(text, safe="*").replace("~", "%7E")
 
 
-def _text(transform: Transform, type_: Type, value: Any) -> str:
+def partition_text(transform: Transform, type_: Type, value: Any) -> str:
+    """Return a partition value as Java's `Transform.toHumanString` does."""
     if value is None:
         return "null"
     return calendar_text(transform, value) or _value_text(type_, value)

@@ -152,6 +152,20 @@ def plan_tasks(
     return {task.data_file.file_path: task_of(task) for task in plan.tasks}
 
 
+def snapshot_of(
+    context: Context,
+    table: Table,
+    snapshot: int | None = None,
+    timestamp: datetime | int | str | None = None,
+    ref: str | None = None,
+) -> int | None:
+    """Return the snapshot that was chosen; main's head, if there is one, if nothing was."""
+    snapshot_id, _ = _at(context, table, snapshot, timestamp, ref)
+    if snapshot_id is None:
+        return table.head()
+    return table.snapshot(snapshot_id).snapshot_id
+
+
 # --- which snapshot -------------------------------------------------------------------------------
 
 

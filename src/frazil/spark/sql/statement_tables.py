@@ -20,6 +20,7 @@ from frazil.datafiles.arrow.metadata_columns import (
 )
 from frazil.spark.conditions.sql_conditions import filter_of
 from frazil.spark.core.name_matching import quoted
+from frazil.spark.inspection.metadata_tables import metadata_frame
 from frazil.spark.parse.sql_tokens import Name, apply_edits
 from frazil.spark.parse.table_references import (
     QueryNeeds,
@@ -30,10 +31,9 @@ from frazil.spark.parse.table_references import (
     references,
     replaced,
 )
-from frazil.spark.reading.frame_scans import scan_of
+from frazil.spark.reading.frame_scans import scan_of, snapshot_of
 from frazil.spark.reading.view_columns import with_view_columns
 from frazil.spark.sql.catalog_views import CatalogViews, view_name, with_names
-from frazil.spark.sql.result_frames import metadata_frame
 from frazil.spark.sql.table_names import (
     METADATA,
     Selector,
@@ -221,11 +221,12 @@ class StatementTables:
         return frame
 
     def _metadata(self, reference: Reference, table: Table, selector: Selector) -> DataFrame:
-        if reference.version is not None or reference.timestamp is not None:
-            raise BadRequest(f"{'.'.join(reference.name)}: metadata tables have no versions")
-        key = (table.identifier, selector)
+        context = self._session.context
+        moment = _snapshot_options(self._session, reference, selector.moment)
+        snapshot_id = snapshot_of(context, table, **moment) if moment else None
+        key = (table.identifier, selector, snapshot_id)
         if key not in self._frames:
-            self._frames[key] = metadata_frame(self._session.spark, table, selector.value)
+            self._frames[key] = metadata_frame(context, table, selector.value, snapshot_id)
         return self._frames[key]
 
     def _column_options(

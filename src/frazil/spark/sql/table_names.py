@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
 from frazil.client.declare.client_table import Table
 from frazil.spark.core.statement_runs import Target
+from frazil.spark.inspection.metadata_tables import METADATA_TABLES
 from frazil.spark.parse.sql_tokens import Cursor, Name
-from frazil.spark.sql.result_frames import METADATA_TABLES
 from frazil.wire.errors import BadRequest, NoSuchNamespace, NoSuchTable
 from frazil.wire.file_actions import MAIN
 from frazil.wire.identifiers import Identifier, Namespace
@@ -30,10 +30,14 @@ _current: WeakKeyDictionary[Session, Namespace] = WeakKeyDictionary()
 
 @dataclass(frozen=True)
 class Selector:
-    """The last part of a name such as `ns.t.branch_audit` or `ns.t.snapshots`."""
+    """The last part of a name such as `ns.t.branch_audit` or `ns.t.snapshots`.
+
+    A metadata table may have a part of its own after it, as in `ns.t.files.branch_audit`.
+    """
 
     kind: str
     value: str
+    moment: Selector | None = None
 
     @property
     def scan_option(self) -> dict[str, Any]:
@@ -125,6 +129,14 @@ def load(session: Session, name: Name) -> tuple[Table, Selector | None] | None:
             return None
     try:
         return session.client.load_table(parent), selector
+    except _DOES_NOT_EXIST:
+        metadata = selector_of(name[:-1])
+        if selector is None or metadata is None or metadata.kind != METADATA:
+            return None
+    table = possible_identifier(session, name[:-2])
+    try:
+        moment = replace(metadata, moment=selector)
+        return None if table is None else (session.client.load_table(table), moment)
     except _DOES_NOT_EXIST:
         return None
 
