@@ -78,6 +78,9 @@ class MatchingRows:
     """Files whose rows all match."""
     partial: tuple[DeletedRows, ...]
     """The matching rows of other files, each of which has some."""
+    is_proven: bool = False
+    """Whether the catalog knows without reading that these are all, so that the filter itself can
+    be committed."""
 
     def __bool__(self) -> bool:
         return bool(self.whole or self.partial)
@@ -114,10 +117,12 @@ def matching_rows(
         ]
         return DeletedRows(task, positions_of(numbers))
 
-    partial = in_threads(positions, (task for task in tasks if task.residual is not True))
+    read = [task for task in tasks if task.residual is not True]
+    partial = in_threads(positions, read)
     return MatchingRows(
         tuple(task for task in tasks if task.residual is True),
         tuple(rows for rows in partial if rows.positions),
+        is_proven=not read,
     )
 
 

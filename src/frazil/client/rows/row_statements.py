@@ -63,7 +63,7 @@ def overwrite(
             matching = _matching(current, expression, base, write)
             if not matching and not files:
                 return nothing(current)
-            if not matching.partial:
+            if matching.is_proven:
                 # The catalog evaluates the filter again, and checks that nothing else matches.
                 return write.commit(
                     _paths(files),
@@ -108,7 +108,7 @@ def delete(table: Table, filter: Filter, options: DeleteOptions) -> Commit:
             matching = _matching(current, expression, base, write)
             if not matching:
                 return nothing(current)
-            if not matching.partial:
+            if matching.is_proven:
                 without_checks = {
                     name: value for name, value in checks.items() if name in _WITHOUT_CHECKS
                 }
