@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from array import array
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -130,7 +131,8 @@ def positions_of(numbers: Sequence[npt.NDArray[np.int64]]) -> Positions:
     """Return the set of positions in several arrays."""
     if not numbers:
         return Positions()
-    return Positions(np.concatenate(numbers).astype(np.uint64).tolist())
+    # pyroaring reads an `array` four times as fast as a numpy array.
+    return Positions(array("Q", np.concatenate(numbers).astype(np.uint64).tobytes()))
 
 
 def in_threads(work: Callable[[T], R], items: Iterable[T]) -> list[R]:

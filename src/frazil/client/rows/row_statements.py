@@ -25,7 +25,9 @@ from frazil.wire.expressions import ALWAYS_TRUE, AlwaysFalse, Expression
 from frazil.wire.file_actions import MAIN
 from frazil.wire.filter_builders import Filter, expression_of
 
-_WITHOUT_CHECKS: Final = ("branch", "summary", "stage_only", "once")
+_COMMIT_OPTIONS: Final = ("branch", "summary", "stage_only", "once")
+_ROW_OPTIONS: Final = (*_COMMIT_OPTIONS, "isolation")
+_DELETE_OPTIONS: Final = (*_ROW_OPTIONS, "mode")
 
 
 class RowOptions(CommitOptions, total=False):
@@ -42,6 +44,7 @@ class DeleteOptions(RowOptions, total=False):
 
 def append(table: Table, rows: Rows, options: CommitOptions) -> Commit:
     """Add rows; this conflicts with no other commit."""
+    _check_names(options, _COMMIT_OPTIONS)
     with committing(new_folder(table)) as write:
         files = write_rows(table, _batches(table, rows), write.folder)
         if not files and not table.is_staged:
@@ -78,6 +81,7 @@ def overwrite(
 
 def overwrite_partitions(table: Table, rows: Rows, options: RowOptions, *, pinned: bool) -> Commit:
     """Replace all rows of the partitions that the new rows are in."""
+    _check_names(options, _ROW_OPTIONS)
     with committing(new_folder(table)) as write:
         files = write_rows(table, _batches(table, rows), write.folder)
         if not files:
@@ -110,7 +114,7 @@ def delete(table: Table, filter: Filter, options: DeleteOptions) -> Commit:
                 return nothing(current)
             if matching.is_proven:
                 without_checks = {
-                    name: value for name, value in checks.items() if name in _WITHOUT_CHECKS
+                    name: value for name, value in checks.items() if name in _COMMIT_OPTIONS
                 }
                 # As the catalog evaluates the filter again, no commit can be in the way.
                 return current.delete_files(row_filter=expression, **without_checks)
@@ -140,7 +144,7 @@ def run_statement(
         except (ValidationError, CommitFailed):
             if pinned or not budget.wait():
                 raise
-        table = table.refreshed()
+        table = table.refreshed("refs")
 
 
 def change_rows(
@@ -204,9 +208,11 @@ def branch_of(options: Mapping[str, Any]) -> str:
 
 def _checks(options: DeleteOptions) -> dict[str, Any]:
     """Return the options of a file operation."""
-    checks = {name: value for name, value in options.items() if name != "mode"}
-    unknown = checks.keys() - RowOptions.__annotations__.keys()
-    if unknown:
-        known = ", ".join(sorted(DeleteOptions.__annotations__))
-        raise BadRequest(f"unknown options {', '.join(sorted(unknown))}; there are {known}")
-    return checks
+    _check_names(options, _DELETE_OPTIONS)
+    return {name: value for name, value in options.items() if name != "mode"}
+
+
+def _check_names(options: Mapping[str, Any], known: Sequence[str]) -> None:
+    for name in options:
+        if name not in known:
+            raise BadRequest(f"unknown option {name}; there are {', '.join(known)}")
