@@ -110,11 +110,8 @@ def delete(table: Table, filter: Filter, options: DeleteOptions) -> Commit:
             if not matching:
                 return nothing(current)
             if matching.is_proven:
-                without_checks = {
-                    name: value
-                    for name, value in checks.items()
-                    if name in CommitOptions.__annotations__
-                }
+                allowed = CommitOptions.__annotations__
+                without_checks = {name: value for name, value in checks.items() if name in allowed}
                 # As the catalog evaluates the filter again, no commit can be in the way.
                 return current.delete_files(row_filter=expression, **without_checks)
             return change_rows(current, write, base, expression, "delete", options, (), matching)
