@@ -179,6 +179,27 @@ def test_no_rows_make_no_snapshot(client: Client, table: Table) -> None:
     assert client.scan(table.identifier).to_arrow().num_rows == 0
 
 
+def test_a_table_takes_the_columns_that_it_has_now(client: Client, table: Table) -> None:
+    client.add_column(table.identifier, "size", "int")
+    table.append([{"id": 1, "size": 5}])
+    assert client.scan(table.identifier).to_pylist() == [
+        {"id": 1, "day": None, "item": None, "size": 5}
+    ]
+
+
+def test_unknown_options_are_refused(table: Table) -> None:
+    calls: list[Callable[..., Any]] = [
+        lambda **options: table.append(ROWS, **options),
+        lambda **options: table.overwrite(ROWS, **options),
+        lambda **options: table.overwrite_partitions(ROWS, **options),
+        lambda **options: table.upsert(ROWS, **options),
+        lambda **options: table.delete("id = 1", **options),
+    ]
+    for call in calls:
+        with pytest.raises(TypeError, match="'branc' is not an option; did you mean 'branch'"):
+            call(branc="audit")
+
+
 def test_a_staged_table_appears_with_its_rows(client: Client, namespace: str) -> None:
     name = f"{namespace}.t"
     staged = client.stage_table(name, arrow_rows().schema)

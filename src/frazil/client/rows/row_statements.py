@@ -9,7 +9,7 @@ were computed from the old state could undo the other commit.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from frazil.client.declare.client_table import Table
 from frazil.client.declare.file_operations import Command, CommitOptions, Isolation, check_options
@@ -24,8 +24,6 @@ from frazil.wire.errors import CommitFailed, ValidationError
 from frazil.wire.expressions import ALWAYS_TRUE, AlwaysFalse, Expression
 from frazil.wire.file_actions import MAIN
 from frazil.wire.filter_builders import Filter, expression_of
-
-_WITHOUT_CHECKS: Final = ("branch", "summary", "stage_only", "once")
 
 
 class RowOptions(CommitOptions, total=False):
@@ -64,7 +62,7 @@ def overwrite(
             matching = _matching(current, expression, base, write)
             if not matching and not files:
                 return nothing(current)
-            if not matching.partial:
+            if matching.is_proven:
                 # The catalog evaluates the filter again, and checks that nothing else matches.
                 return write.commit(
                     _paths(files),
@@ -111,9 +109,11 @@ def delete(table: Table, filter: Filter, options: DeleteOptions) -> Commit:
             matching = _matching(current, expression, base, write)
             if not matching:
                 return nothing(current)
-            if not matching.partial:
+            if matching.is_proven:
                 without_checks = {
-                    name: value for name, value in checks.items() if name in _WITHOUT_CHECKS
+                    name: value
+                    for name, value in checks.items()
+                    if name in CommitOptions.__annotations__
                 }
                 # As the catalog evaluates the filter again, no commit can be in the way.
                 return current.delete_files(row_filter=expression, **without_checks)
@@ -143,7 +143,7 @@ def run_statement(
         except (ValidationError, CommitFailed):
             if pinned or not budget.wait():
                 raise
-        table = table.refreshed()
+        table = table.refreshed("refs")
 
 
 def change_rows(

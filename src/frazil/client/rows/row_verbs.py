@@ -38,7 +38,7 @@ class RowVerbs:
         """
         with _extra_named():
             from frazil.client.rows import row_statements
-        return row_statements.append(self._table(), rows, options)
+        return row_statements.append(self._table().refreshed("refs"), rows, options)
 
     def overwrite(
         self, rows: Rows, filter: Filter | None = None, **options: Unpack[DeleteOptions]
@@ -61,7 +61,7 @@ class RowVerbs:
         """Delete the rows that match the filter; `"true"` deletes all rows."""
         with _extra_named():
             from frazil.client.rows import row_statements
-        return row_statements.delete(self._table().refreshed(), filter, options)
+        return row_statements.delete(self._table().refreshed("refs"), filter, options)
 
     def upsert(
         self, rows: Rows, keys: Sequence[str] = (), **options: Unpack[DeleteOptions]
@@ -72,7 +72,7 @@ class RowVerbs:
         """
         with _extra_named():
             from frazil.client.rows import row_upserts
-        return row_upserts.upsert(self._table().refreshed(), rows, keys, options)
+        return row_upserts.upsert(self._table().refreshed("refs"), rows, keys, options)
 
     def scan(
         self,
