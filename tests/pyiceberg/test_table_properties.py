@@ -20,6 +20,7 @@ PROPERTIES = {
     "write.summary.partition-limit": "2",
     "commit.manifest-merge.enabled": "false",
 }
+METRICS = ("column_sizes", "value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
 OWN_KEYS = {"manifests-created", "manifests-kept", "manifests-replaced"}
 """The keys of a summary that PyIceberg does not write."""
 
@@ -30,7 +31,7 @@ def effects(table: Table) -> dict[str, Any]:
     assert snapshot is not None
     assert snapshot.summary is not None
     manifests, header = avro_records(snapshot.manifest_list)
-    _, of_manifest = avro_records(manifests[0]["manifest_path"])
+    (entry,), of_manifest = avro_records(manifests[0]["manifest_path"])
     files = sorted(task.file.file_path for task in table.scan().plan_files())
     footer = pq.ParquetFile(local(files[-1])).metadata
     summary = snapshot.summary.additional_properties
@@ -40,6 +41,7 @@ def effects(table: Table) -> dict[str, Any]:
         "folders": {len(path.removeprefix(table.location()).split("/")) for path in files},
         "compression": footer.row_group(0).column(0).compression,
         "row groups": footer.num_row_groups,
+        "metrics": {name: entry["data_file"][name] is not None for name in METRICS},
         "bounds": {bool(task.file.lower_bounds) for task in table.scan().plan_files()},
         # The parts of a partition's summary have Java's order, which is not PyIceberg's.
         "summary": {key: set(summary[key].split(",")) for key in summary.keys() - OWN_KEYS},

@@ -371,7 +371,7 @@ def test_call(text: str, expected: object) -> None:
     ("text", "part"),
     [
         ("", "empty"),
-        ("CACHE TABLE t", "MERGE"),
+        ("OPTIMIZE t", "MERGE"),
         ("SELECT 1; SELECT 2", "semicolon"),
         ("SELECT 'abc", "without an end"),
         ("ALTER TABLE t FOO", "ADD COLUMN"),

@@ -17,6 +17,7 @@ from frazil.cli.tables.table_change import (
     print_done,
 )
 from frazil.cli.tables.table_commands import TABLE_HELP, TableArgument
+from frazil.extras import install_command
 from frazil.wire.errors import AlreadyExists, NotFound
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ def _columns_of_file(choice: CatalogChoice, path: str | None) -> Any:
     try:
         import pyarrow.parquet
     except ImportError:
-        fail("--like needs pyarrow: pip install 'frazil[parquet]'", choice.output, FAILURE)
+        fail(f"--like needs pyarrow. Type: {install_command('parquet')}", choice.output, FAILURE)
     try:
         return pyarrow.parquet.read_schema(path)
     except (OSError, pyarrow.ArrowInvalid) as error:

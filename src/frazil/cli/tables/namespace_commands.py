@@ -11,7 +11,6 @@ from frazil.cli.shared.command_group import CommandGroup
 from frazil.cli.shared.printing import plain, print_json, print_pairs
 from frazil.cli.shared.shell_completion import complete_table
 from frazil.cli.shared.typed_names import key_values, namespace_name
-from frazil.cli.tables import ls_command
 from frazil.cli.tables.lifecycle_commands import IfExistsOption, KeysArgument, PropertiesArgument
 from frazil.cli.tables.table_change import DryRunOption, change_catalog, print_done
 from frazil.wire.errors import AlreadyExists, NotFound
@@ -56,9 +55,11 @@ def ls(
     ] = None,
 ) -> None:
     """List namespaces."""
+    from frazil.cli.tables.ls_command import print_namespaces
+
     parent = () if namespace is None else namespace_name(namespace)
     with choice.connect() as client:
-        ls_command.print_namespaces(choice, client, parent)
+        print_namespaces(choice, client, parent)
 
 
 def show(choice: CatalogChoice, namespace: NamespaceArgument) -> None:

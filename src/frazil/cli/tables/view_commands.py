@@ -7,6 +7,8 @@ from typing import Annotated
 import typer
 
 from frazil.cli.shared.catalog_command import CatalogChoice, takes_catalog
+from frazil.cli.shared.command_group import CommandGroup
+from frazil.cli.tables.table_change import DryRunOption
 
 _VIEW_HELP = 'The view, as namespace.view; \'["a.b","v"]\' for names with dots.'
 
@@ -32,14 +34,15 @@ PropertyOption = Annotated[
     list[str] | None,
     typer.Option("--property", metavar="KEY=VALUE", help="Set a property; may be repeated."),
 ]
-DryRunOption = Annotated[
-    bool, typer.Option("--dry-run", help="Print the request without sending it.")
-]
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands on views to the command tree."""
-    views = typer.Typer(help="Create, replace, rename, drop and show views.", no_args_is_help=True)
+    views = typer.Typer(
+        cls=CommandGroup,
+        help="Create, replace, rename, drop and show views.",
+        no_args_is_help=True,
+    )
     for name, command in (
         ("create", create),
         ("replace", replace),

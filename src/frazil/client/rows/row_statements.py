@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from frazil.client.declare.client_table import Table
-from frazil.client.declare.file_operations import Command, CommitOptions, Isolation
+from frazil.client.declare.file_operations import Command, CommitOptions, Isolation, check_options
 from frazil.client.declare.table_verbs import Commit
 from frazil.client.rows.row_files import MatchingRows, matching_rows, write_rows
 from frazil.client.rows.row_input import Rows, fitted_batches
@@ -22,14 +22,10 @@ from frazil.client.rows.row_removal import copy_files, write_deletes
 from frazil.client.rows.write_folders import Write, committing, new_folder
 from frazil.client.rows.write_modes import Mode, check_can_delete_rows, mode_of
 from frazil.datafiles.footers.files_from_parquet import DataFile
-from frazil.wire.errors import BadRequest, CommitFailed, FrazilError, ValidationError
+from frazil.wire.errors import CommitFailed, FrazilError, ValidationError
 from frazil.wire.expressions import ALWAYS_TRUE, AlwaysFalse, Expression
 from frazil.wire.file_actions import MAIN
 from frazil.wire.filter_builders import Filter, expression_of
-
-_COMMIT_OPTIONS: Final = ("branch", "summary", "stage_only", "once")
-_ROW_OPTIONS: Final = (*_COMMIT_OPTIONS, "isolation")
-_DELETE_OPTIONS: Final = (*_ROW_OPTIONS, "mode")
 
 
 class RowOptions(CommitOptions, total=False):
@@ -46,7 +42,7 @@ class DeleteOptions(RowOptions, total=False):
 
 def append(table: Table, rows: Rows, options: CommitOptions) -> Commit:
     """Add rows; this conflicts with no other commit."""
-    _check_names(options, _COMMIT_OPTIONS)
+    check_options(options, CommitOptions)
     with committing(new_folder(table)) as write:
         files = write_rows(table, _batches(table, rows), write.folder)
         if not files and not table.is_staged:
@@ -80,7 +76,7 @@ class StagedRows:
 
 def stage_append(table: Table, rows: Rows, options: CommitOptions) -> StagedRows:
     """Write rows that are not committed yet."""
-    _check_names(options, _COMMIT_OPTIONS)
+    check_options(options, CommitOptions)
     write = Write(new_folder(table))
     try:
         return StagedRows(write, write_rows(table, _batches(table, rows), write.folder))
@@ -118,7 +114,7 @@ def overwrite(
 
 def overwrite_partitions(table: Table, rows: Rows, options: RowOptions, *, pinned: bool) -> Commit:
     """Replace all rows of the partitions that the new rows are in."""
-    _check_names(options, _ROW_OPTIONS)
+    check_options(options, RowOptions)
     with committing(new_folder(table)) as write:
         files = write_rows(table, _batches(table, rows), write.folder)
         if not files:
@@ -137,6 +133,7 @@ def overwrite_partitions(table: Table, rows: Rows, options: RowOptions, *, pinne
 
 def delete(table: Table, filter: Filter, options: DeleteOptions) -> Commit:
     """Delete the rows that match."""
+    check_options(options, DeleteOptions)
     expression = expression_of(filter)
     checks = _checks(options)
     mode_of(table, "delete", options.get("mode"))
@@ -151,7 +148,9 @@ def delete(table: Table, filter: Filter, options: DeleteOptions) -> Commit:
                 return nothing(current)
             if matching.is_proven:
                 without_checks = {
-                    name: value for name, value in checks.items() if name in _COMMIT_OPTIONS
+                    name: value
+                    for name, value in checks.items()
+                    if name in CommitOptions.__annotations__
                 }
                 # As the catalog evaluates the filter again, no commit can be in the way.
                 return current.delete_files(row_filter=expression, **without_checks)
@@ -245,11 +244,5 @@ def branch_of(options: Mapping[str, Any]) -> str:
 
 def _checks(options: DeleteOptions) -> dict[str, Any]:
     """Return the options of a file operation."""
-    _check_names(options, _DELETE_OPTIONS)
+    check_options(options, DeleteOptions)
     return {name: value for name, value in options.items() if name != "mode"}
-
-
-def _check_names(options: Mapping[str, Any], known: Sequence[str]) -> None:
-    for name in options:
-        if name not in known:
-            raise BadRequest(f"unknown option {name}; there are {', '.join(known)}")

@@ -194,6 +194,6 @@ def extra_named() -> Iterator[None]:
         if not is_missing(error, "parquet"):
             raise
         raise BadRequest(
-            f"reading and writing rows needs {error.name}, which is not installed. Type: "
-            f"{install_command('parquet')}"
+            f"reading and writing rows needs {error.name}, which is not installed. "
+            f"Type: {install_command('parquet')}"
         ) from None

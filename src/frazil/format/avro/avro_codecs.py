@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import zstandard
 
-from frazil.extras import install_command, is_missing
+from frazil.extras import is_missing
 from frazil.format.avro.avro_types import UnreadableAvro
 
 _DEFLATE_LEVEL: Final = 1
@@ -133,7 +133,7 @@ def _snappy() -> Any:
         if not is_missing(error, "parquet"):
             raise
         raise UnreadableAvro(
-            "the codec snappy needs pyarrow, which is not installed on the server. Type there: "
-            f"{install_command('parquet')}"
+            "the codec snappy needs pyarrow, which is not installed on the server: add the extra "
+            "parquet to it"
         ) from None
     return pa.Codec("snappy")

@@ -20,7 +20,6 @@ from frazil.spark.parse.parsed_statements import (
     CreateRef,
     CreateTable,
     DescribeNamespace,
-    DescribeTable,
     DropColumns,
     DropNamespace,
     DropRef,
@@ -187,7 +186,7 @@ def parse_show(cursor: Cursor) -> ParsedStatement:
     if cursor.accept("CREATE", "TABLE"):
         return ShowCreateTable(cursor.name("a table"))
     if not cursor.accept("TBLPROPERTIES"):
-        cursor.fail("TABLES, NAMESPACES, TBLPROPERTIES or CREATE TABLE")
+        cursor.fail("TABLES, NAMESPACES, VIEWS, COLUMNS, TBLPROPERTIES or CREATE TABLE")
     name = cursor.name("a table")
     key = None
     if cursor.accept("("):
@@ -207,15 +206,13 @@ def _pattern(cursor: Cursor) -> str | None:
 
 
 def parse_describe(cursor: Cursor) -> ParsedStatement:
-    """Parse DESCRIBE TABLE and DESCRIBE NAMESPACE."""
+    """Parse DESCRIBE NAMESPACE."""
     if not cursor.accept("DESC"):
         cursor.expect("DESCRIBE")
-    if cursor.accept_one(*_NAMESPACE):
-        cursor.accept("EXTENDED")
-        return DescribeNamespace(cursor.name("a namespace"))
-    cursor.accept("TABLE")
-    extended = cursor.accept_one("EXTENDED", "FORMATTED") is not None and not cursor.at_end
-    return DescribeTable(cursor.name("a table"), extended)
+    if not cursor.accept_one(*_NAMESPACE):
+        cursor.fail("NAMESPACE")
+    cursor.accept("EXTENDED")
+    return DescribeNamespace(cursor.name("a namespace"))
 
 
 def parse_use(cursor: Cursor) -> UseStatement:

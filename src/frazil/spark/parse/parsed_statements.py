@@ -194,6 +194,51 @@ class DescribeTable:
 
 
 @dataclass(frozen=True)
+class DescribeColumn:
+    """DESCRIBE TABLE with a column."""
+
+    name: Name
+    column: Name
+
+
+@dataclass(frozen=True)
+class ShowColumns:
+    """SHOW COLUMNS."""
+
+    name: Name
+
+
+@dataclass(frozen=True)
+class ShowCurrentNamespace:
+    """SHOW CURRENT NAMESPACE."""
+
+
+@dataclass(frozen=True)
+class CommentOn:
+    """COMMENT ON TABLE or NAMESPACE."""
+
+    kind: str
+    """`table` or `namespace`."""
+    name: Name
+    comment: str
+
+
+@dataclass(frozen=True)
+class TableCommand:
+    """A statement about how Spark stores or caches a table, such as ANALYZE TABLE."""
+
+    command: str
+    name: Name
+
+
+@dataclass(frozen=True)
+class SparkStatement:
+    """A statement that Spark runs unchanged."""
+
+    text: str
+
+
+@dataclass(frozen=True)
 class DescribeNamespace:
     """DESCRIBE NAMESPACE."""
 
@@ -450,6 +495,12 @@ ParsedStatement: TypeAlias = (
     | ShowCreateTable
     | DescribeTable
     | DescribeNamespace
+    | DescribeColumn
+    | ShowColumns
+    | ShowCurrentNamespace
+    | CommentOn
+    | TableCommand
+    | SparkStatement
     | CreateView
     | CreateTemporaryView
     | DropView

@@ -23,7 +23,7 @@ from frazil.wire.errors import BadRequest
 if TYPE_CHECKING:
     from frazil.spark.session import Session
 
-_COLUMNS: Final = "col_name string, data_type string, comment string"
+DESCRIBED: Final = "col_name string, data_type string, comment string"
 
 
 def show_tables(session: Session, statement: sql.ShowTables) -> DataFrame:
@@ -104,7 +104,7 @@ def describe_table(session: Session, statement: sql.DescribeTable) -> DataFrame:
             ("Table UUID", table.uuid, ""),
             ("Table Properties", _listed(_properties(table)), ""),
         ]
-    return result_frames.literal_rows(session, _COLUMNS, rows)
+    return result_frames.literal_rows(session, DESCRIBED, rows)
 
 
 def _shown_type(field: NestedField) -> str:

@@ -53,6 +53,10 @@ if TYPE_CHECKING:
 
 
 _ALL_COLUMNS: Final = QueryNeeds()
+_UNRESOLVED: Final = frozenset(
+    {"UNRESOLVED_COLUMN.WITH_SUGGESTION", "UNRESOLVED_COLUMN.WITHOUT_SUGGESTION"}
+)
+"""Spark's errors about names of columns."""
 _Loaded: TypeAlias = "tuple[Table, Selector | None] | View | TemporaryView | None"
 """What a name means; None: nothing that the catalog has."""
 
@@ -87,8 +91,12 @@ class StatementTables:
 
     def query(self, text: str, args: Mapping[str, Any] | Sequence[Any] | None = None) -> DataFrame:
         """Return the frame of a query."""
-        tables = references(text)
-        frames = self._frames_of(tables, needs_of(text, tables))
+        return self._query(text, args, needs_of(text, references(text)))
+
+    def _query(
+        self, text: str, args: Mapping[str, Any] | Sequence[Any] | None, needs: QueryNeeds
+    ) -> DataFrame:
+        frames = self._frames_of(references(text), needs)
         spark = self._session.spark
         arguments: Any = list(args) if isinstance(args, tuple) else args
         if not frames:
@@ -100,7 +108,13 @@ class StatementTables:
         }
         full_names = {reference: self._full_name(reference) for reference in frames}
         edited = replaced(text, fields, full_names, braces=True)
-        return spark.sql(edited, arguments, **named_frames)
+        try:
+            return spark.sql(edited, arguments, **named_frames)
+        except AnalysisException as error:
+            if needs == _ALL_COLUMNS or error.getCondition() not in _UNRESOLVED:
+                raise
+        # Spark suggests columns, of which it has not seen those that the query does not name.
+        return self._query(text, args, _ALL_COLUMNS)
 
     def relation(self, text: str) -> DataFrame:
         """Return the frame of a text that can follow FROM."""

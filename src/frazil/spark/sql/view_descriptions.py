@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from frazil.spark.session import Session
 
 S = TypeVar("S", sql.DescribeTable, sql.ShowCreateTable, sql.ShowProperties)
-T = TypeVar("T", sql.DropTable, sql.AlterTable)
+T = TypeVar("T", sql.DropTable, sql.AlterTable, sql.CommentOn)
 A = TypeVar("A")
 _OfTable: TypeAlias = "Callable[[Session, S], DataFrame]"
 _OfView: TypeAlias = "Callable[[Session, View, S], DataFrame]"
