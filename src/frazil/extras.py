@@ -26,7 +26,7 @@ Extra = Literal[
 
 _SPARK = ("pyarrow", "pandas", "numpy", "mmh3", "pyroaring", "sqlglot", "zstandard")
 MODULES: Final[dict[Extra, tuple[str, ...]]] = {
-    "parquet": ("pyarrow", "mmh3"),
+    "parquet": ("pyarrow", "numpy", "mmh3", "pyroaring"),
     "postgres": ("psycopg",),
     "pyiceberg": ("pyiceberg", "pyarrow", "pyiceberg_core"),
     "s3": ("obstore",),

@@ -139,12 +139,16 @@ class Token:
 def _token_lines(lines: Iterable[str]) -> dict[str, Token]:
     tokens: dict[str, Token] = {}
     for line in lines:
-        name, _, entry = line.partition(":")
-        token = Token.parse(entry)
-        if token_name(name.strip()) in tokens:
-            raise ValueError(f"names the token {name.strip()!r} twice: remove one of them")
-        tokens[name.strip()] = token
+        _add_token(tokens, line)
     return tokens
+
+
+def _add_token(tokens: dict[str, Token], line: str) -> None:
+    name, _, entry = line.partition(":")
+    token = Token.parse(entry)
+    if token_name(name.strip()) in tokens:
+        raise ValueError(f"names the token {name.strip()!r} twice: remove one of them")
+    tokens[name.strip()] = token
 
 
 def _tokens(value: object) -> dict[str, Token]:
@@ -485,10 +489,14 @@ def all_tokens(settings: Settings) -> dict[str, Token]:
             f"tokens_file {settings.tokens_file} cannot be read: {error}; "
             "create it with one name:sha256 entry per line"
         ) from None
-    try:
-        in_file = _token_lines(ln for ln in lines if ln.strip() and not ln.lstrip().startswith("#"))
-    except ValueError as error:
-        raise SettingsError(f"tokens_file {settings.tokens_file} {error}") from None
+    in_file: dict[str, Token] = {}
+    for number, line in enumerate(lines, 1):
+        if line.strip() and not line.lstrip().startswith("#"):
+            try:
+                _add_token(in_file, line)
+            except ValueError as error:
+                where = f"tokens_file {settings.tokens_file}, line {number}"
+                raise SettingsError(f"{where}: {error}") from None
     twice = sorted(tokens.keys() & in_file.keys())
     if twice:
         raise SettingsError(

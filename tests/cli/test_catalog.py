@@ -79,6 +79,9 @@ def test_all_clients_read_the_same_variables(
     assert rows["FRAZIL_TOKEN"]["source"] == "environment FRAZIL_TOKEN"
     assert token not in shown
     monkeypatch.setenv("FRAZIL_URI", "http://127.0.0.1:9")
+    refused = CliRunner().invoke(app, ["ls", "--uri", uri, "-o", "json"])
+    assert refused.exit_code == 1
+    assert "FRAZIL_TOKEN was not used" in json.loads(refused.stderr)["error"]["message"]
     for failing in (
         lambda: Client(uri).list_namespaces(),
         lambda: frazil.pyiceberg.FrazilCatalog("any", uri=uri),

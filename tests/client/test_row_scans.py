@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import sys
 from decimal import Decimal
 from typing import Any
 
@@ -59,6 +60,12 @@ def test_all_results_have_the_same_rows(table: Table) -> None:
         pa.table(scan).to_pylist(),
     ):
         assert sorted(found, key=lambda row: row["id"]) == expected
+
+
+def test_a_missing_library_is_named(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "polars", None)
+    with pytest.raises(BadRequest, match="polars is not installed: install it, or use to_arrow"):
+        table.scan().to_polars()
 
 
 def test_a_reader_that_is_not_read_to_its_end(table: Table) -> None:

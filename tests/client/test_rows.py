@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from importlib.util import find_spec
@@ -24,7 +22,6 @@ from frazil.datafiles.reading.file_storage import storage_of
 from frazil.wire.errors import BadRequest
 from tests.support.duck import attach
 from tests.support.duck import connect as duck_connect
-from tests.support.patience import HANG_S
 from tests.support.server import RunningServer
 
 MAY_1, MAY_2 = dt.date(2026, 5, 1), dt.date(2026, 5, 2)
@@ -180,6 +177,27 @@ def test_no_rows_make_no_snapshot(client: Client, table: Table) -> None:
         assert (commit.snapshot_id, commit.attempts) == (None, 0)
     assert client.load_table(table.identifier).snapshots == ()
     assert client.scan(table.identifier).to_arrow().num_rows == 0
+
+
+def test_a_table_takes_the_columns_that_it_has_now(client: Client, table: Table) -> None:
+    client.add_column(table.identifier, "size", "int")
+    table.append([{"id": 1, "size": 5}])
+    assert client.scan(table.identifier).to_pylist() == [
+        {"id": 1, "day": None, "item": None, "size": 5}
+    ]
+
+
+def test_unknown_options_are_refused(table: Table) -> None:
+    calls: list[Callable[..., Any]] = [
+        lambda **options: table.append(ROWS, **options),
+        lambda **options: table.overwrite(ROWS, **options),
+        lambda **options: table.overwrite_partitions(ROWS, **options),
+        lambda **options: table.upsert(ROWS, **options),
+        lambda **options: table.delete("id = 1", **options),
+    ]
+    for call in calls:
+        with pytest.raises(TypeError, match="'branc' is not an option; did you mean 'branch'"):
+            call(branc="audit")
 
 
 def test_a_staged_table_appears_with_its_rows(client: Client, namespace: str) -> None:
@@ -543,16 +561,3 @@ def test_files_stay_if_the_outcome_is_unknown(
         with pytest.raises(CommitStateUnknown):
             table.append(ROWS)
     assert len(strays(client, table)) == 2
-
-
-@pytest.mark.process
-def test_a_missing_library_is_named_with_its_extra() -> None:
-    code = (
-        "import sys; sys.modules['pyarrow'] = None\n"
-        "from frazil import Identifier, Table\n"
-        "Table(Identifier(('ns',), 't'), {}, '').append([])"
-    )
-    said = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=HANG_S
-    ).stderr
-    assert "needs pyarrow, which is not installed: install frazil[parquet]" in said

@@ -24,6 +24,7 @@ def test_every_setting_of_the_server_is_on_the_page() -> None:
 
 def test_the_page_names_no_setting_that_does_not_exist() -> None:
     known = {setting.env for setting in all_settings()} | {"FRAZIL_CONFIG"}
+    known |= {variable.env for variable in CLIENT_VARIABLES}
     assert set(re.findall(r"FRAZIL_[A-Z0-9_]+", SETTINGS)) <= known
 
 

@@ -86,12 +86,15 @@ def test_command_needs_no_extra(lean: Path, tmp_path: Path) -> None:
 # --- missing extras -------------------------------------------------------------------------------
 
 FOOTER = "frazil.DataFile.from_parquet('a.parquet')"
+TABLE = "frazil.Table(frazil.Identifier(('ns',), 't'), {}, '')"
 
 
 @pytest.mark.parametrize(
     ("extra", "code"),
     [
         ("parquet", f"import frazil; {FOOTER}"),
+        ("parquet", f"import frazil; {TABLE}.append([])"),
+        ("parquet", f"import frazil; {TABLE}.scan()"),
         ("pyiceberg", "from frazil.pyiceberg import FrazilCatalog"),
         ("spark-local", "import frazil.spark; frazil.spark.connect()"),
     ],

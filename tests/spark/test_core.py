@@ -26,6 +26,7 @@ from frazil.spark.schema.spark_types import iceberg_schema, spark_schema
 from frazil.spark.session import Session
 from frazil.spark.table import SparkTable
 from frazil.values.type_json import struct_to_json
+from frazil.wire.errors import BadRequest
 from tests.support.spark import runtime_settings
 
 pytestmark = pytest.mark.core
@@ -254,3 +255,16 @@ def test_a_stream_is_written(
 def test_nothing_reached_for_the_jvm_beside_connect(spark: SparkSession) -> None:
     """Only a terminal's display loads the one module with features for classic Spark."""
     assert "frazil.spark.core.stage_bars" not in sys.modules or is_classic(spark)
+
+
+def test_views_and_temporary_views_show_the_rows_of_now(core: Session, namespace: str) -> None:
+    table = orders(core, namespace, "merge-on-read")
+    core.sql(f"CREATE VIEW {namespace}.v (number, item) AS SELECT id, item FROM {table}")
+    core.sql(f"CREATE OR REPLACE TEMPORARY VIEW few AS SELECT number FROM {namespace}.v")
+    core.sql(f"DELETE FROM {table} WHERE id > 1")
+    for view in (f"{namespace}.v", "few"):
+        rows = core.sql(f"SELECT number FROM {view} ORDER BY number").collect()
+        assert [row[0] for row in rows] == [0, 1]
+    with pytest.raises(BadRequest, match=f"the query of view {namespace}.w fails"):
+        core.sql(f"CREATE VIEW {namespace}.w AS SELECT nope FROM {table}")
+    core.sql("DROP VIEW few")

@@ -86,11 +86,11 @@ class Reader:
 
     def _command(self, command: str) -> str:
         if HERE_DOCUMENT.search(command):
-            return self._output(["bash", "-euo", "pipefail", "-c", command])
+            return self._bash(command)
         words = shlex.split(command, comments=True)
         if words[:1] == ["export"]:
-            name, _, value = words[1].partition("=")
-            self._environment[name] = os.path.expandvars(value)
+            name = words[1].partition("=")[0]
+            self._environment[name] = self._bash(f'{command}; printf %s "${name}"')
             return ""
         if words[:1] == ["cd"]:
             self._directory /= words[1]
@@ -102,10 +102,16 @@ class Reader:
             flags = [word for word in words[2:] if word != "&"]
             if "--port" not in flags:
                 flags += ["--port", self._port]
-            self._stack.enter_context(running_server(self._directory, *flags))
+            with_tls = "--tls-cert" in flags
+            ca_file = self._directory / flags[flags.index("--tls-cert") + 1] if with_tls else None
+            server = running_server(self._directory, *flags, ca_file=ca_file)
+            self._stack.enter_context(server)
             return ""
         if words[:1] == ["make"]:
             return self._output(["make", "--dry-run", *words[1:]], ROOT)
+        return self._bash(command)
+
+    def _bash(self, command: str) -> str:
         return self._output(["bash", "-euo", "pipefail", "-c", command])
 
     def _output(self, command: list[str], directory: Path | None = None) -> str:

@@ -11,7 +11,13 @@ import frazil
 from frazil.cli.shared.command_group import GROUP_SETTINGS, CommandGroup
 from frazil.cli.shared.setting_options import Output, OutputOption, takes_settings
 from frazil.cli.spark import spark_commands
-from frazil.cli.tables import table_commands, view_commands
+from frazil.cli.tables import (
+    column_commands,
+    lifecycle_commands,
+    namespace_commands,
+    table_commands,
+    view_commands,
+)
 from frazil.settings import Resolved
 
 app = typer.Typer(
@@ -118,6 +124,12 @@ def completion(
     print_script(shell, output)
 
 
-table_commands.register(app)
-view_commands.register(app)
+for commands in (
+    table_commands,
+    lifecycle_commands,
+    column_commands,
+    namespace_commands,
+    view_commands,
+):
+    commands.register(app)
 spark_commands.register(app)

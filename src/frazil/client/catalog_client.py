@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import msgspec
 from msgspec import Struct
 
 from frazil.client.catalog_config import CA_FILE_PROPERTY, client_arguments, resolve_catalog
 from frazil.client.declare import view_updates
-from frazil.client.declare.client_table import Snapshot, Table
+from frazil.client.declare.client_table import Snapshot, SnapshotChoice, Table
 from frazil.client.declare.client_view import LoadedView, View
 from frazil.client.declare.metadata_updates import creation
-from frazil.client.declare.table_definition import CreateOptions, SchemaInput, creation_request
 from frazil.client.declare.table_verbs import (
     CatalogVerbs,
     Change,
@@ -61,6 +60,7 @@ from frazil.wire.rest_updates import AssertTableUUID, TableRequirement
 
 if TYPE_CHECKING:
     from frazil.client.declare.scan_plans import Plan, PlanExtras
+    from frazil.client.declare.table_definition import CreateOptions, SchemaInput
     from frazil.wire.scan_planning import PlanTableScanRequest
 
 _MINIMAL = {"Prefer": "return=minimal"}
@@ -188,7 +188,7 @@ class Client(CatalogVerbs[Commit], CatalogRowVerbs):
     def list_tables(self, namespace: NamespaceName) -> list[Identifier]:
         return self._identifiers(tables_path(namespace_of(namespace)))
 
-    def load_table(self, name: IdentifierName, snapshots: Literal["all", "refs"] = "all") -> Table:
+    def load_table(self, name: IdentifierName, snapshots: SnapshotChoice = "all") -> Table:
         """Load a table; with `snapshots="refs"` only the snapshots that refs point to."""
         identifier = identifier_of(name)
         answer = self._calls.get(table_path(identifier), {"snapshots": snapshots})
@@ -230,6 +230,8 @@ class Client(CatalogVerbs[Commit], CatalogRowVerbs):
     def _create(
         self, name: IdentifierName, schema: SchemaInput, options: CreateOptions, *, stage: bool
     ) -> Table:
+        from frazil.client.declare.table_definition import creation_request
+
         identifier = identifier_of(name)
         request = creation_request(identifier, schema, options, stage=stage)
         answer = self._post(tables_path(identifier.namespace), request)
@@ -252,6 +254,13 @@ class Client(CatalogVerbs[Commit], CatalogRowVerbs):
         """Drop a table; with `purge` also delete its files."""
         query = {"purgeRequested": "true" if purge else "false"}
         self._delete(table_path(identifier_of(name)), query)
+
+    def unregister_table(self, name: IdentifierName) -> str:
+        """Remove a table from the catalog without its files; return its metadata location."""
+        path = self._calls.path(f"{table_path(identifier_of(name))}/unregister")
+        request = Request("POST", path)
+        answer = self._calls.submit(lambda: request).answer
+        return decode(answer, _Loaded, CommitStateUnknown).metadata_location or ""
 
     def rename_table(
         self,
@@ -429,8 +438,8 @@ class Client(CatalogVerbs[Commit], CatalogRowVerbs):
             retries=lambda table: self._calls.retry_budget(table.properties),
         )
 
-    def _reload(self, table: Table) -> Table:
-        loaded = self.load_table(table.identifier)
+    def _reload(self, table: Table, snapshots: SnapshotChoice = "all") -> Table:
+        loaded = self.load_table(table.identifier, snapshots)
         if loaded.uuid != table.uuid:
             raise BadRequest(f"{table} is another table now than when it was loaded: load it again")
         return loaded

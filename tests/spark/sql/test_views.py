@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from frazil.spark import connect
 from frazil.wire.errors import (
     AlreadyExists,
     BadRequest,
@@ -42,7 +43,6 @@ def orders(session: Session, namespace: str) -> str:
 # --- creating and reading -------------------------------------------------------------------------
 
 
-@pytest.mark.core
 def test_a_view_shows_what_its_table_has_now(
     each_session: Session, namespace: str, orders: str
 ) -> None:
@@ -277,13 +277,15 @@ def test_a_view_that_cannot_be_read_says_why(
         session.sql(f"SELECT * FROM {view}")
     client.drop_view(view)
     client.create_view(view, SCHEMA, f"SELECT id FROM {orders}", default_catalog="prod")
-    with pytest.raises(NotFound, match=r"the catalog prod.*spark\.sql\.catalog\.prod"):
+    with pytest.raises(NotFound, match=r"the catalog prod, .*spark\.sql\.catalog\.prod"):
         session.sql(f"SELECT * FROM {view}")
-    client.replace_view(
-        view, SCHEMA, f"SELECT id FROM ice.{orders}", default_catalog="spark_catalog"
-    )
-    with pytest.raises(NotFound, match=r"begins with the name of a catalog.*catalog\.ice"):
-        session.sql(f"SELECT * FROM {view}")
+    for catalog in (None, "spark_catalog"):
+        client.replace_view(view, SCHEMA, f"SELECT id FROM lake.{orders}", default_catalog=catalog)
+        with pytest.raises(NotFound, match=r"the catalog lake, .*sql_catalog='lake'"):
+            session.sql(f"SELECT * FROM {view}")
+        with connect(session.spark, session.context.uri, sql_catalog="lake") as lake:
+            assert sorted(_rows(lake, f"SELECT * FROM lake.{view}")) == [(1,), (2,), (3,)]
+        session.spark.conf.unset("spark.sql.catalog.lake")
     session.sql(f"CREATE OR REPLACE VIEW {view} AS SELECT id, item FROM {orders}")
     session.sql(f"ALTER TABLE {orders} DROP COLUMN item")
     with pytest.raises(BadRequest, match=rf"the query of view {view} fails.*item"):
@@ -404,25 +406,50 @@ def test_show_create_makes_the_view_again(
 # --- temporary views ------------------------------------------------------------------------------
 
 
-def test_temporary_views_over_tables_and_views(
-    session: Session, spark: SparkSession, namespace: str, orders: str
+def test_temporary_views_show_what_their_tables_have_now(
+    each_session: Session, namespace: str, orders: str
 ) -> None:
-    session.sql(f"CREATE VIEW {namespace}.v AS SELECT id, item FROM {orders}")
-    session.sql(f"CREATE TEMPORARY VIEW few (a COMMENT 'x', b) AS SELECT * FROM {namespace}.v")
-    session.sql(f"CREATE OR REPLACE GLOBAL TEMP VIEW many AS SELECT * FROM {orders}, few")
+    session, spark = each_session, each_session.spark
+    session.sql(f"USE {namespace}")
+    session.sql("CREATE VIEW v AS SELECT id, item FROM orders")
+    session.sql("CREATE TEMPORARY VIEW few (a COMMENT 'x', b) AS SELECT * FROM v WHERE id > 1")
+    session.sql("CREATE OR REPLACE GLOBAL TEMP VIEW many AS SELECT item, a FROM orders, few")
+    session.sql("USE frazil")
     try:
-        assert sorted(_rows(session, "SELECT a FROM few")) == [(1,), (2,), (3,)]
-        assert sorted(_rows(spark, "SELECT a FROM few")) == [(1,), (2,), (3,)]
-        assert _rows(session, "SELECT count(*) FROM global_temp.many") == [(9,)]
-        with pytest.raises(AlreadyExists, match="CREATE OR REPLACE TEMPORARY VIEW"):
-            session.sql("CREATE TEMPORARY VIEW few AS SELECT 1 AS a")
-        shown = _rows(session, f"SHOW VIEWS IN {namespace}")
-        assert [row for row in shown if row[1] in ("few", "v", "many")] == [
-            ("", "few", True),
-            (namespace, "v", False),
-        ]
-        assert ("global_temp", "many", True) in _rows(session, "SHOW VIEWS IN global_temp")
+        session.sql(f"INSERT INTO {orders} VALUES (4, 'd', 1)")
+        assert sorted(_rows(session, "SELECT FEW.a FROM Few")) == [(2,), (3,), (4,)]
+        assert _rows(session, "SELECT count(*) FROM global_temp.many") == [(12,)]
+        session.sql(f"INSERT INTO {orders} (id) SELECT a + 10 FROM few WHERE a = 4")
+        assert _rows(session, f"SELECT count(*) FROM {orders} WHERE id = 14") == [(1,)]
+        # Spark's own view is the frame as it was.
+        assert sorted(_rows(spark, "SELECT a FROM few")) == [(2,), (3,)]
+        spark.table("few").where("a = 2").createOrReplaceTempView("few")
+        assert _rows(session, "SELECT a FROM few") == [(2,)]
     finally:
-        session.sql("DROP VIEW few")
+        session.sql("DROP VIEW IF EXISTS few")
         session.sql("DROP VIEW global_temp.many")
-    session.sql("DROP VIEW IF EXISTS few")
+
+
+def test_temporary_views_are_listed_and_replaced(session: Session, namespace: str) -> None:
+    session.sql(f"CREATE VIEW {namespace}.v AS SELECT 1 AS id")
+    session.sql(f"CREATE TEMPORARY VIEW own_one AS SELECT id FROM {namespace}.v")
+    session.sql("CREATE TEMPORARY VIEW own_two AS SELECT id FROM own_one")
+    session.sql("CREATE GLOBAL TEMPORARY VIEW own_three AS SELECT id FROM own_two")
+    try:
+        with pytest.raises(AlreadyExists, match="CREATE OR REPLACE TEMPORARY VIEW"):
+            session.sql("CREATE TEMPORARY VIEW own_one AS SELECT 1 AS a")
+        for text in ("own_one", "own_two", "global_temp.own_three"):
+            with pytest.raises(BadRequest, match="own_one would read itself"):
+                session.sql(f"CREATE OR REPLACE TEMP VIEW own_one AS SELECT id FROM {text}")
+        with pytest.raises(BadRequest, match="two columns id"):
+            session.sql("CREATE TEMP VIEW x (id, ID) AS SELECT 1, 2")
+        with pytest.raises(BadRequest, match="own_one is a view, so it has no version"):
+            session.sql("SELECT * FROM own_one VERSION AS OF 1")
+        shown = _rows(session, f"SHOW VIEWS IN {namespace} LIKE 'own*|v'")
+        assert shown == [("", "own_one", True), ("", "own_two", True), (namespace, "v", False)]
+        shown = _rows(session, "SHOW VIEWS IN global_temp")
+        assert ("global_temp", "own_three", True) in shown
+    finally:
+        for name in ("own_one", "own_two", "global_temp.own_three"):
+            session.sql(f"DROP VIEW {name}")
+    session.sql("DROP VIEW IF EXISTS own_one")

@@ -33,6 +33,7 @@ _OLDEST_PYTHON = (3, 11)
 _MAX_CLOCK_SKEW_S = 5.0
 _CLOCK_WATCH_S = 0.05
 _SQLITE = "sqlite:///"
+_NEWEST_ROW = "the newest row in the database"
 _OLDEST_POSTGRES = 15
 _CONNECT_TIMEOUT_S = 5
 _OTHER_DISK = "check the disk and its mount options, or choose another folder"
@@ -141,7 +142,10 @@ def clock(settings: Settings) -> str:
         if abs(skew) > _MAX_CLOCK_SKEW_S:
             raise Problem(
                 f"the clock of {name} is {skew:+.1f} s from this machine's",
-                "synchronize both with NTP",
+                "synchronize both with NTP"
+                if name != _NEWEST_ROW
+                else "set this machine's clock if it is behind; if the row is from a clock that "
+                "was ahead, see docs/operations.md",
             )
     compared = ", ".join(f"{skew:+.3f} s from {name}" for name, skew in skews.items())
     return f"runs steadily{f'; {compared}' if compared else ''}"
@@ -297,7 +301,7 @@ def _inspect_sqlite(path: Path) -> _DatabaseReport:
         f"SQLite {sqlite3.sqlite_version} at {path}, {_schema('sqlite', version)}",
         newest_s if newest_s > now_s else None,
         now_s,
-        "the newest row in the database",
+        _NEWEST_ROW,
     )
 
 

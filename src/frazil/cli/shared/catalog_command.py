@@ -32,8 +32,20 @@ from frazil.cli.shared.setting_options import (
     own_options,
 )
 from frazil.cli.shared.typed_names import BadName
-from frazil.client.catalog_config import CA_FILE_PROPERTY, CLIENT_VARIABLES, resolve_catalog
-from frazil.wire.errors import CommitFailed, CommitStateUnknown, FrazilError, ValidationError
+from frazil.client.catalog_config import (
+    CA_FILE_PROPERTY,
+    CLIENT_VARIABLES,
+    URI_VARIABLE,
+    ResolvedCatalog,
+    resolve_catalog,
+)
+from frazil.wire.errors import (
+    CommitFailed,
+    CommitStateUnknown,
+    FrazilError,
+    NotAuthorized,
+    ValidationError,
+)
 
 if TYPE_CHECKING:
     from frazil.client.catalog_client import Client
@@ -67,16 +79,21 @@ class CatalogChoice:
     def as_json(self) -> bool:
         return self.output is Output.JSON
 
-    @cached_property
+    @property
     def properties(self) -> dict[str, str]:
         """Return the properties of the catalog."""
+        return dict(self.resolved.properties)
+
+    @cached_property
+    def resolved(self) -> ResolvedCatalog:
+        """Return the catalog of the options, the variables and the configuration."""
         options = {
             "uri": self.uri,
             "token": self.token,
             CA_FILE_PROPERTY: self.ca_file,
             "warehouse": self.warehouse,
         }
-        return dict(resolve_catalog(options, catalog=self.catalog).properties)
+        return resolve_catalog(options, catalog=self.catalog)
 
     def connect(self, *, dry_run: bool = False) -> Client:
         """Return a client; with `dry_run` its first change raises DryRunRequest."""
@@ -126,7 +143,7 @@ def takes_catalog(command: Callable[..., None]) -> Callable[..., None]:
         choice = CatalogChoice(
             **{name: values.pop(name) for name in _OPTIONS}, output=values.pop("output")
         )
-        with reported(choice.output, values.get("save_conflict")):
+        with reported(choice, values.get("save_conflict")):
             command(choice, **values)
 
     return declared(with_catalog, command, [*own_options(command), *options, output])
@@ -136,8 +153,9 @@ def takes_catalog(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @contextmanager
-def reported(output: Output, save_conflict: str | None = None) -> Iterator[None]:
+def reported(choice: CatalogChoice, save_conflict: str | None = None) -> Iterator[None]:
     """Turn every expected error into one message and an exit code."""
+    output = choice.output
     from frazil.client.catalog_config import ConfigError
 
     try:
@@ -146,6 +164,8 @@ def reported(output: Output, save_conflict: str | None = None) -> Iterator[None]
         fail(str(error), output, USAGE_ERROR)
     except DryRunRequest as request:
         print_dry_run(request, output)
+    except NotAuthorized as error:
+        _end(NotAuthorized(f"{error.message}{_unused_hint(choice)}"), output, save_conflict)
     except FrazilError as error:
         _end(error, output, save_conflict)
 
@@ -164,6 +184,17 @@ def unknown_if_interrupted() -> Iterator[None]:
 
 def usage(message: str, output: Output) -> NoReturn:
     fail(message, output, USAGE_ERROR)
+
+
+def _unused_hint(choice: CatalogChoice) -> str:
+    """Say which variables were not used because they describe another server."""
+    unused = choice.resolved.unused_variables
+    if not unused:
+        return ""
+    return (
+        f" ({', '.join(unused)} was not used, because the environment names another "
+        f"server than {choice.properties['uri']}: pass --token, or set {URI_VARIABLE})"
+    )
 
 
 def _end(error: FrazilError, output: Output, save_conflict: str | None) -> NoReturn:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def run(choice: CatalogChoice, name: str | None) -> None:
     with choice.connect() as client:
         if name is None:
-            _namespaces(choice, client)
+            print_namespaces(choice, client, ())
             return
         # A dot at the end selects a namespace if a table has the same name.
         table, ref = (None, None) if name.endswith(".") else _as_table(client, name)
@@ -48,8 +48,9 @@ def _as_table(client: Client, name: str) -> tuple[Table | None, str | None]:
         return None, None
 
 
-def _namespaces(choice: CatalogChoice, client: Client) -> None:
-    namespaces = sorted(_descendants(client, ()))
+def print_namespaces(choice: CatalogChoice, client: Client, parent: tuple[str, ...]) -> None:
+    """Print all namespaces inside of another one."""
+    namespaces = sorted(_descendants(client, parent))
     if choice.as_json:
         print_json({"namespaces": [list(namespace) for namespace in namespaces]})
         return

@@ -11,6 +11,7 @@ from typer.core import TyperCommand
 from frazil.cli.shared.catalog_command import CatalogChoice, takes_catalog, usage
 from frazil.cli.shared.setting_options import Output, OutputOption
 from frazil.cli.shared.shell_completion import complete_table
+from frazil.cli.tables.table_change import DryRunOption
 
 TABLE_HELP = 'The table, as namespace.table; \'["a.b","t"]\' for names with dots.'
 _SNAPSHOT_HELP = "A snapshot id, a branch or a tag; each ^ after it goes back one parent."
@@ -27,9 +28,6 @@ TableAtArgument = Annotated[
     ),
 ]
 BranchOption = Annotated[str, typer.Option("--branch", metavar="NAME", help="The branch.")]
-DryRunOption = Annotated[
-    bool, typer.Option("--dry-run", help="Print the request without sending it.")
-]
 RefArgument = Annotated[
     str | None, typer.Argument(metavar="NAME", help="Its name. Without a name, all are listed.")
 ]

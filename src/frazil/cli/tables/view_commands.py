@@ -7,10 +7,15 @@ from typing import Annotated
 import typer
 
 from frazil.cli.shared.catalog_command import CatalogChoice, takes_catalog
+from frazil.cli.shared.command_group import CommandGroup
+from frazil.cli.shared.shell_completion import complete_table
+from frazil.cli.tables.table_change import DryRunOption
 
 _VIEW_HELP = 'The view, as namespace.view; \'["a.b","v"]\' for names with dots.'
 
-ViewArgument = Annotated[str, typer.Argument(metavar="VIEW", help=_VIEW_HELP)]
+ViewArgument = Annotated[
+    str, typer.Argument(metavar="VIEW", help=_VIEW_HELP, autocompletion=complete_table)
+]
 SqlArgument = Annotated[
     str, typer.Argument(metavar="SQL", help="The query; - reads it from standard input.")
 ]
@@ -32,14 +37,15 @@ PropertyOption = Annotated[
     list[str] | None,
     typer.Option("--property", metavar="KEY=VALUE", help="Set a property; may be repeated."),
 ]
-DryRunOption = Annotated[
-    bool, typer.Option("--dry-run", help="Print the request without sending it.")
-]
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands on views to the command tree."""
-    views = typer.Typer(help="Create, replace, rename, drop and show views.", no_args_is_help=True)
+    views = typer.Typer(
+        cls=CommandGroup,
+        help="Create, replace, rename, drop and show views.",
+        no_args_is_help=True,
+    )
     for name, command in (
         ("create", create),
         ("replace", replace),
@@ -129,7 +135,11 @@ def show(
     choice: CatalogChoice,
     view: Annotated[
         str,
-        typer.Argument(metavar="VIEW[@VERSION]", help=f"{_VIEW_HELP} After @, a version id."),
+        typer.Argument(
+            metavar="VIEW[@VERSION]",
+            help=f"{_VIEW_HELP} After @, a version id.",
+            autocompletion=complete_table,
+        ),
     ],
 ) -> None:
     """Show a view: columns, queries, versions and properties."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec import Struct, convert
 
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from frazil.client.send.retry_policy import RetryBudget
     from frazil.wire.filter_builders import Filter
     from frazil.wire.scan_planning import PlanTableScanRequest
+
+
+SnapshotChoice: TypeAlias = Literal["all", "refs"]
+"""Which snapshots to load: all, or only those that refs point to."""
 
 
 class Ref(Struct, frozen=True, rename="kebab"):
@@ -73,7 +77,9 @@ class Table(TableMetadataMixin, TableVerbs[Commit], RowVerbs):
         default=None, repr=False, compare=False
     )
     """Plans scans; a method of the client that loaded the table."""
-    reloader: Callable[[Table], Table] | None = field(default=None, repr=False, compare=False)
+    reloader: Callable[[Table, SnapshotChoice], Table] | None = field(
+        default=None, repr=False, compare=False
+    )
     """Loads the table as it is now; a method of the client that loaded it."""
     retries: Callable[[Table], RetryBudget] | None = field(default=None, repr=False, compare=False)
     """Returns how often and how long a statement is retried; a method of the client."""
@@ -87,13 +93,13 @@ class Table(TableMetadataMixin, TableVerbs[Commit], RowVerbs):
     def uuid(self) -> str:
         return str(self.metadata["table-uuid"])
 
-    def refreshed(self) -> Table:
-        """Load the table again, as it is now."""
+    def refreshed(self, snapshots: SnapshotChoice = "all") -> Table:
+        """Load the table again, as it is now; a staged table is not there yet."""
         if self.is_staged:
             return self
         if self.reloader is None:
             raise BadRequest(f"{self} was not loaded by a client, so it cannot be loaded again")
-        return self.reloader(self)
+        return self.reloader(self, snapshots)
 
     def retry_budget(self) -> RetryBudget:
         """Return the retries of one statement, by the client's policy or the table's properties."""

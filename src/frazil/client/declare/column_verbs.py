@@ -2,42 +2,26 @@
 
 Each is built again on fresh metadata if somebody else changed the same part of the table first.
 Names are case-sensitive. A column inside another one is named with dots, such as `place.city`, or
-as a tuple of names if a name itself has dots.
+as a tuple of names if a name itself has dots. What builds the changes is imported on first use.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Final, Generic, Literal, TypeAlias, TypeVar
-
-from frazil.client.declare import column_changes
-from frazil.client.declare.column_definitions import (
-    column_type,
-    default_of_value,
-    definition_of,
-    field_of,
-    parse_columns,
-    with_default,
-)
-from frazil.client.declare.metadata_updates import MetadataUpdates
-from frazil.client.declare.schema_editor import Path, Position, SchemaEditor
-from frazil.client.declare.table_definition import PartitionTerm, partition_term
-from frazil.values.types import NestedField, StructType, Type
-from frazil.wire.errors import BadRequest
-from frazil.wire.filter_builders import Value
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     from frazil.client.declare.client_table import Table
+    from frazil.client.declare.metadata_updates import MetadataUpdates
+    from frazil.client.declare.table_definition import PartitionTerm
+    from frazil.wire.filter_builders import Value
 
 R = TypeVar("R")
 
 ColumnName: TypeAlias = str | tuple[str, ...]
 Distribution: TypeAlias = Literal["none", "hash", "range"]
 Part: TypeAlias = Literal["schema", "partition spec", "sort order"]
-
-_EDITOR: Final = SchemaEditor(case_sensitive=True)
 
 
 class ColumnVerbs(ABC, Generic[R]):
@@ -65,40 +49,36 @@ class ColumnVerbs(ABC, Generic[R]):
         Existing rows have the `default`, or null. So a required column needs a default, and
         defaults need format version 3.
         """
-        path = _path(name)
-        definition = replace(definition_of(type), name=path)
-        field = field_of(definition)
-        if doc is not None:
-            field = replace(field, doc=doc)
-        if default is not None:
-            value = default_of_value(".".join(path), field.type, default)
-            field = with_default(field, value)
-        field = replace(field, required=required or field.required)
-        position = _position(first, after) or definition.position
-        return self._change_schema(
-            lambda table: column_changes.with_columns(table, _EDITOR, [(path, field, position)])
+        from frazil.client.declare import column_edits
+
+        build = column_edits.add_column(
+            name,
+            type,
+            doc=doc,
+            default=default,
+            required=required,
+            first=first,
+            after=after,
         )
+        return self._change_part("schema", build)
 
     def add_columns(self, columns: str | Mapping[str, str]) -> R:
         """Add columns, as text or by name: `"size int, note string"`, `{"size": "int"}`."""
-        if isinstance(columns, str):
-            definitions = parse_columns(columns)
-        else:
-            definitions = tuple(
-                replace(definition_of(text), name=(name,)) for name, text in columns.items()
-            )
-        added = [(each.name, field_of(each), each.position) for each in definitions]
-        return self._change_schema(lambda table: column_changes.with_columns(table, _EDITOR, added))
+        from frazil.client.declare import column_edits
+
+        return self._change_part("schema", column_edits.add_columns(columns))
 
     def rename_column(self, name: ColumnName, new_name: str) -> R:
         """Rename a column; rows, filters on older files and other columns stay as they are."""
-        path = _path(name)
-        return self._change_schema(lambda table: _EDITOR.rename(table.schema, path, new_name))
+        from frazil.client.declare import column_edits
+
+        return self._change_part("schema", column_edits.rename_column(name, new_name))
 
     def drop_column(self, name: ColumnName) -> R:
         """Drop a column; files keep its values, but nothing reads them."""
-        path = _path(name)
-        return self._change_schema(lambda table: _EDITOR.drop(table.schema, path))
+        from frazil.client.declare import column_edits
+
+        return self._change_part("schema", column_edits.drop_column(name))
 
     def update_column(
         self,
@@ -117,114 +97,61 @@ class ColumnVerbs(ABC, Generic[R]):
         `required=False` allows nulls. `default` is for new rows without a value. `first` and
         `after` move the column among its neighbors.
         """
-        path = _path(name)
-        new_type = None if type is None else column_type(type)
-        position = _position(first, after)
-        options = (new_type, required, doc, default, position)
-        if all(option is None for option in options):
-            raise BadRequest(f"column {'.'.join(path)}: there is nothing to change")
+        from frazil.client.declare import column_edits
 
-        def edited(table: Table) -> StructType:
-            def change(field: NestedField) -> NestedField:
-                return _changed(table, field, path, new_type, required, doc, default)
-
-            return column_changes.altered_schema(table, _EDITOR, path, change, position)
-
-        return self._change_schema(edited)
+        build = column_edits.update_column(
+            name,
+            type=type,
+            required=required,
+            doc=doc,
+            default=default,
+            first=first,
+            after=after,
+        )
+        return self._change_part("schema", build)
 
     def move_column(self, name: ColumnName, *, first: bool = False, after: str | None = None) -> R:
         """Move a column to the first place, or after another one beside it."""
-        if _position(first, after) is None:
-            raise BadRequest("move_column: give first=True or after='a column'")
-        return self.update_column(name, first=first, after=after)
+        from frazil.client.declare import column_edits
+
+        return self._change_part("schema", column_edits.move_column(name, first, after))
 
     def set_identifier_fields(self, *names: ColumnName) -> R:
         """Make required columns the ones that identify a row; without names, none do."""
-        paths = [_path(name) for name in names]
-        return self._change_part(
-            "schema", lambda table: column_changes.identifier_fields(table, _EDITOR, paths)
-        )
+        from frazil.client.declare import column_edits
+
+        return self._change_part("schema", column_edits.set_identifier_fields(names))
 
     # --- partitions and order ------------------------------------------------------------------
 
     def add_partition_field(self, term: PartitionTerm, *, name: str | None = None) -> R:
         """Partition new files also by a term such as `"day(at)"`; older files stay as they are."""
-        added = partition_term(term)
-        return self._change_part(
-            "partition spec",
-            lambda table: column_changes.partition_fields(table, added=added, name=name),
-        )
+        from frazil.client.declare import column_edits
+
+        build = column_edits.change_partition_fields(added=term, name=name)
+        return self._change_part("partition spec", build)
 
     def drop_partition_field(self, term: PartitionTerm) -> R:
         """Stop partitioning by a term; the field may also be given by its name."""
-        dropped = partition_term(term)
-        return self._change_part(
-            "partition spec", lambda table: column_changes.partition_fields(table, dropped=dropped)
-        )
+        from frazil.client.declare import column_edits
+
+        build = column_edits.change_partition_fields(dropped=term)
+        return self._change_part("partition spec", build)
 
     def replace_partition_field(
         self, term: PartitionTerm, by: PartitionTerm, *, name: str | None = None
     ) -> R:
         """Partition new files by another term than before."""
-        dropped, added = partition_term(term), partition_term(by)
-        return self._change_part(
-            "partition spec",
-            lambda table: column_changes.partition_fields(
-                table, dropped=dropped, added=added, name=name
-            ),
-        )
+        from frazil.client.declare import column_edits
+
+        build = column_edits.change_partition_fields(dropped=term, added=by, name=name)
+        return self._change_part("partition spec", build)
 
     def set_sort_order(self, *terms: str, distribution: Distribution | None = None) -> R:
         """Sort new files by terms such as `"day(at) desc nulls last"`; without terms, by none.
 
         `distribution` tells engines such as Spark how to divide rows among their tasks.
         """
-        return self._change_part(
-            "sort order",
-            lambda table: column_changes.write_order(
-                table, terms, distribution, option="set_sort_order"
-            ),
-        )
+        from frazil.client.declare import column_edits
 
-    def _change_schema(self, edit: Callable[[Table], StructType]) -> R:
-        return self._change_part(
-            "schema", lambda table: column_changes.changed_schema(table, edit(table))
-        )
-
-
-def _changed(
-    table: Table,
-    field: NestedField,
-    path: Path,
-    type_: Type | None,
-    required: bool | None,
-    doc: str | None,
-    default: Value | None,
-) -> NestedField:
-    field = column_changes.with_type(field, type_, path)
-    if doc is not None:
-        field = replace(field, doc=doc)
-    if default is not None:
-        value = default_of_value(".".join(path), field.type, default)
-        field = replace(field, write_default=value)
-    return column_changes.with_requirement(table, field, required, path)
-
-
-def _path(name: ColumnName) -> Path:
-    path = tuple(name.split(".")) if isinstance(name, str) else tuple(name)
-    if not path or not all(isinstance(part, str) and part for part in path):
-        raise BadRequest(f"column {name!r}: give a name such as 'place.city' or ('place', 'city')")
-    return path
-
-
-def _position(first: bool, after: str | None) -> Position | None:
-    if first and after is not None:
-        raise BadRequest("first and after: give one of them")
-    if first:
-        return ("first", None)
-    return None if after is None else ("after", after)
-
-
-def paths_of(names: Iterable[ColumnName]) -> list[Path]:
-    """Return the paths of named columns."""
-    return [_path(name) for name in names]
+        return self._change_part("sort order", column_edits.set_sort_order(terms, distribution))

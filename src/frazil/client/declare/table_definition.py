@@ -10,6 +10,7 @@ from msgspec import Raw
 
 from frazil.client.declare.column_changes import new_identifier_ids
 from frazil.client.declare.column_definitions import schema_of_text
+from frazil.client.declare.file_operations import check_options
 from frazil.client.declare.partition_terms import partition_spec, sort_order, term_text
 from frazil.client.declare.schema_updates import IDENTIFIER_FIELDS
 from frazil.values.type_json import parse_struct, struct_to_json
@@ -53,9 +54,7 @@ def creation_request(
     identifier: Identifier, schema: SchemaInput, options: CreateOptions, *, stage: bool
 ) -> CreateTableRequest:
     """Return the request that creates a table."""
-    unknown = options.keys() - CreateOptions.__annotations__.keys()
-    if unknown:
-        raise TypeError(f"unknown options of a table: {', '.join(sorted(unknown))}")
+    check_options(options, CreateOptions)
     properties = _properties(options)
     document = schema_document(schema, properties)
     return CreateTableRequest(

@@ -424,7 +424,15 @@ class TableInTransaction(TableVerbs[None]):
 
 def _read(table: Table, files: Iterable[NewData]) -> tuple[AddedDataFile, ...]:
     """Return data files; those given by path are read from their footers, in parallel."""
+    if isinstance(files, str | Path):
+        raise TypeError(f"files: give a list of files, as in [{str(files)!r}]")
     files = tuple(files)
+    for file in files:
+        if not isinstance(file, DeclaredDataFile | str | Path):
+            raise TypeError(
+                f"files: a file is a path or a DataFile, not {type(file).__name__}; "
+                "append, overwrite and upsert take rows"
+            )
     paths = [str(file) for file in files if not isinstance(file, DeclaredDataFile)]
     if not paths:
         return tuple(file for file in files if isinstance(file, DeclaredDataFile))

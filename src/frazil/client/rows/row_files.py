@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from array import array
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -78,6 +79,9 @@ class MatchingRows:
     """Files whose rows all match."""
     partial: tuple[DeletedRows, ...]
     """The matching rows of other files, each of which has some."""
+    is_proven: bool = False
+    """Whether the catalog knows without reading that these are all, so that the filter itself can
+    be committed."""
 
     def __bool__(self) -> bool:
         return bool(self.whole or self.partial)
@@ -114,10 +118,12 @@ def matching_rows(
         ]
         return DeletedRows(task, positions_of(numbers))
 
-    partial = in_threads(positions, (task for task in tasks if task.residual is not True))
+    read = [task for task in tasks if task.residual is not True]
+    partial = in_threads(positions, read)
     return MatchingRows(
         tuple(task for task in tasks if task.residual is True),
         tuple(rows for rows in partial if rows.positions),
+        is_proven=not read,
     )
 
 
@@ -125,7 +131,8 @@ def positions_of(numbers: Sequence[npt.NDArray[np.int64]]) -> Positions:
     """Return the set of positions in several arrays."""
     if not numbers:
         return Positions()
-    return Positions(np.concatenate(numbers).astype(np.uint64).tolist())
+    # pyroaring reads an `array` four times as fast as a numpy array.
+    return Positions(array("Q", np.concatenate(numbers).astype(np.uint64).tobytes()))
 
 
 def in_threads(work: Callable[[T], R], items: Iterable[T]) -> list[R]:

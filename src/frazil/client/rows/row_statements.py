@@ -9,10 +9,10 @@ were computed from the old state could undo the other commit.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from frazil.client.declare.client_table import Table
-from frazil.client.declare.file_operations import Command, CommitOptions, Isolation
+from frazil.client.declare.file_operations import Command, CommitOptions, Isolation, check_options
 from frazil.client.declare.table_verbs import Commit
 from frazil.client.rows.row_files import MatchingRows, matching_rows, write_rows
 from frazil.client.rows.row_input import Rows, fitted_batches
@@ -20,12 +20,10 @@ from frazil.client.rows.row_removal import copy_files, write_deletes
 from frazil.client.rows.write_folders import Write, committing, new_folder
 from frazil.client.rows.write_modes import Mode, check_can_delete_rows, mode_of
 from frazil.datafiles.footers.files_from_parquet import DataFile
-from frazil.wire.errors import BadRequest, CommitFailed, ValidationError
+from frazil.wire.errors import CommitFailed, ValidationError
 from frazil.wire.expressions import ALWAYS_TRUE, AlwaysFalse, Expression
 from frazil.wire.file_actions import MAIN
 from frazil.wire.filter_builders import Filter, expression_of
-
-_WITHOUT_CHECKS: Final = ("branch", "summary", "stage_only", "once")
 
 
 class RowOptions(CommitOptions, total=False):
@@ -42,6 +40,7 @@ class DeleteOptions(RowOptions, total=False):
 
 def append(table: Table, rows: Rows, options: CommitOptions) -> Commit:
     """Add rows; this conflicts with no other commit."""
+    check_options(options, CommitOptions)
     with committing(new_folder(table)) as write:
         files = write_rows(table, _batches(table, rows), write.folder)
         if not files and not table.is_staged:
@@ -63,7 +62,7 @@ def overwrite(
             matching = _matching(current, expression, base, write)
             if not matching and not files:
                 return nothing(current)
-            if not matching.partial:
+            if matching.is_proven:
                 # The catalog evaluates the filter again, and checks that nothing else matches.
                 return write.commit(
                     _paths(files),
@@ -78,6 +77,7 @@ def overwrite(
 
 def overwrite_partitions(table: Table, rows: Rows, options: RowOptions, *, pinned: bool) -> Commit:
     """Replace all rows of the partitions that the new rows are in."""
+    check_options(options, RowOptions)
     with committing(new_folder(table)) as write:
         files = write_rows(table, _batches(table, rows), write.folder)
         if not files:
@@ -96,6 +96,7 @@ def overwrite_partitions(table: Table, rows: Rows, options: RowOptions, *, pinne
 
 def delete(table: Table, filter: Filter, options: DeleteOptions) -> Commit:
     """Delete the rows that match."""
+    check_options(options, DeleteOptions)
     expression = expression_of(filter)
     checks = _checks(options)
     mode_of(table, "delete", options.get("mode"))
@@ -108,10 +109,9 @@ def delete(table: Table, filter: Filter, options: DeleteOptions) -> Commit:
             matching = _matching(current, expression, base, write)
             if not matching:
                 return nothing(current)
-            if not matching.partial:
-                without_checks = {
-                    name: value for name, value in checks.items() if name in _WITHOUT_CHECKS
-                }
+            if matching.is_proven:
+                allowed = CommitOptions.__annotations__
+                without_checks = {name: value for name, value in checks.items() if name in allowed}
                 # As the catalog evaluates the filter again, no commit can be in the way.
                 return current.delete_files(row_filter=expression, **without_checks)
             return change_rows(current, write, base, expression, "delete", options, (), matching)
@@ -140,7 +140,7 @@ def run_statement(
         except (ValidationError, CommitFailed):
             if pinned or not budget.wait():
                 raise
-        table = table.refreshed()
+        table = table.refreshed("refs")
 
 
 def change_rows(
@@ -204,9 +204,5 @@ def branch_of(options: Mapping[str, Any]) -> str:
 
 def _checks(options: DeleteOptions) -> dict[str, Any]:
     """Return the options of a file operation."""
-    checks = {name: value for name, value in options.items() if name != "mode"}
-    unknown = checks.keys() - RowOptions.__annotations__.keys()
-    if unknown:
-        known = ", ".join(sorted(DeleteOptions.__annotations__))
-        raise BadRequest(f"unknown options {', '.join(sorted(unknown))}; there are {known}")
-    return checks
+    check_options(options, DeleteOptions)
+    return {name: value for name, value in options.items() if name != "mode"}

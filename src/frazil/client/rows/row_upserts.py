@@ -211,10 +211,12 @@ def _matched(
 
 def _deleted(tasks: Sequence[ScanTask], matched: pa.Table) -> tuple[DeletedRows, ...]:
     numbers = matched.column(_TASK).to_numpy()
-    positions = matched.column(POSITION).to_numpy()
+    order = np.argsort(numbers, kind="stable")
+    touched, starts = np.unique(numbers[order], return_index=True)
+    parts = np.split(matched.column(POSITION).to_numpy()[order], starts[1:])
     return tuple(
-        DeletedRows(tasks[number], positions_of([positions[numbers == number]]))
-        for number in np.unique(numbers).tolist()
+        DeletedRows(tasks[number], positions_of([part]))
+        for number, part in zip(touched.tolist(), parts, strict=False)
     )
 
 

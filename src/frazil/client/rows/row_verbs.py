@@ -9,8 +9,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING, Final, Unpack, cast
+from typing import TYPE_CHECKING, Unpack, cast
 
+from frazil.extras import install_command, is_missing
 from frazil.wire.errors import BadRequest
 
 if TYPE_CHECKING:
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from frazil.client.rows.row_statements import DeleteOptions, RowOptions
     from frazil.client.rows.table_scan import TableScan
     from frazil.wire.filter_builders import Filter
-
-_NEEDED: Final = frozenset({"pyarrow", "numpy", "mmh3", "pyroaring"})
 
 
 class RowVerbs:
@@ -39,7 +38,7 @@ class RowVerbs:
         """
         with _extra_named():
             from frazil.client.rows import row_statements
-        return row_statements.append(self._table(), rows, options)
+        return row_statements.append(self._table().refreshed("refs"), rows, options)
 
     def overwrite(
         self, rows: Rows, filter: Filter | None = None, **options: Unpack[DeleteOptions]
@@ -62,7 +61,7 @@ class RowVerbs:
         """Delete the rows that match the filter; `"true"` deletes all rows."""
         with _extra_named():
             from frazil.client.rows import row_statements
-        return row_statements.delete(self._table().refreshed(), filter, options)
+        return row_statements.delete(self._table().refreshed("refs"), filter, options)
 
     def upsert(
         self, rows: Rows, keys: Sequence[str] = (), **options: Unpack[DeleteOptions]
@@ -73,7 +72,7 @@ class RowVerbs:
         """
         with _extra_named():
             from frazil.client.rows import row_upserts
-        return row_upserts.upsert(self._table().refreshed(), rows, keys, options)
+        return row_upserts.upsert(self._table().refreshed("refs"), rows, keys, options)
 
     def scan(
         self,
@@ -192,10 +191,9 @@ def _extra_named() -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        missing = (error.name or "").partition(".")[0]
-        if missing not in _NEEDED:
+        if not is_missing(error, "parquet"):
             raise
         raise BadRequest(
-            f"reading and writing rows needs {missing}, which is not installed: install "
-            "frazil[parquet]"
+            f"reading and writing rows needs {error.name}, which is not installed. "
+            f"Type: {install_command('parquet')}"
         ) from None

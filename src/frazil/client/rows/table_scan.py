@@ -35,7 +35,7 @@ from frazil.datafiles.reading.file_storage import storage_of
 from frazil.datafiles.reading.scan_tasks import ScanTask, split_tasks, task_of
 from frazil.datafiles.reading.task_reader import read_task
 from frazil.values.types import NestedField, StructType, TypeId
-from frazil.wire.errors import BadRequest, NotFound
+from frazil.wire.errors import BadRequest
 from frazil.wire.expressions import ALWAYS_TRUE, AlwaysFalse, Expression
 from frazil.wire.file_actions import MAIN
 from frazil.wire.filter_builders import Filter, expression_of
@@ -311,4 +311,4 @@ def _needs(package: str) -> Any:
     try:
         return import_module(package)
     except ModuleNotFoundError:
-        raise NotFound(f"{package} is not installed: install it, or use to_arrow()") from None
+        raise BadRequest(f"{package} is not installed: install it, or use to_arrow()") from None

@@ -1,6 +1,6 @@
 """Compresses and decompresses the blocks of Avro container files.
 
-Avro names five codecs. Snappy needs pyarrow, which a server has only with `frazil[parquet]`.
+Avro names five codecs. Snappy needs pyarrow, which a server has only with the extra `parquet`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import zstandard
 
+from frazil.extras import is_missing
 from frazil.format.avro.avro_types import UnreadableAvro
 
 _DEFLATE_LEVEL: Final = 1
@@ -129,10 +130,10 @@ def _snappy() -> Any:
     try:
         import pyarrow as pa
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] != "pyarrow":
+        if not is_missing(error, "parquet"):
             raise
         raise UnreadableAvro(
-            "the codec snappy needs pyarrow, which is not installed on the server: install "
-            "frazil[parquet]"
+            "the codec snappy needs pyarrow, which is not installed on the server: add the extra "
+            "parquet to it"
         ) from None
     return pa.Codec("snappy")

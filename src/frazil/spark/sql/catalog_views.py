@@ -74,7 +74,7 @@ class CatalogViews:
             name = self._full_name(reference.name, version)
             if name is not None:
                 full_names[reference] = name
-        return _with_names(text, full_names)
+        return with_names(text, full_names)
 
     def _full_name(self, name: Name, version: ViewVersion) -> Name | None:
         """Return the name with catalog and namespace; None if it is complete."""
@@ -90,18 +90,22 @@ class CatalogViews:
         if catalog is None or catalog.lower() == own_catalog.lower():
             if len(full) == 1:
                 raise NotFound(f"{name[0]} has no namespace, and the view has no default namespace")
+            if len(name) > 2 and not self._session.client.namespace_exists(name[:1]):
+                raise self._unknown_catalog(name, name[0])
             return (own_catalog, *full)
         if not self._is_spark_catalog(catalog):
-            raise NotFound(
-                f"{'.'.join(name)} belongs to the catalog {catalog}, which this Spark session "
-                f"does not have: set spark.sql.catalog.{catalog}, or create the view again"
-            )
+            raise self._unknown_catalog(name, catalog)
         if catalog.lower() == _SESSION_CATALOG and len(full) > 2:
-            raise NotFound(
-                f"{'.'.join(name)} begins with the name of a catalog that this Spark session does "
-                f"not have: set spark.sql.catalog.{name[0]}, or create the view again"
-            )
+            raise self._unknown_catalog(name, name[0])
         return (catalog, *full)
+
+    def _unknown_catalog(self, name: Name, catalog: str) -> NotFound:
+        own_catalog = catalog_name(self._session)
+        return NotFound(
+            f"{'.'.join(name)} belongs to the catalog {catalog}, which this session does not have. "
+            f"If it is the one that is called {own_catalog} here, connect with "
+            f"sql_catalog={catalog!r}; if it is another one, set spark.sql.catalog.{catalog}"
+        )
 
     def _is_spark_catalog(self, name: str) -> bool:
         if name.lower() == _SESSION_CATALOG:
@@ -109,7 +113,7 @@ class CatalogViews:
         return self._session.spark.conf.get(f"spark.sql.catalog.{name}", None) is not None
 
 
-def _with_names(text: str, names: Mapping[Reference, Name]) -> str:
+def with_names(text: str, names: Mapping[Reference, Name]) -> str:
     """Return a query with other names for its tables; columns may use the old ones."""
     new = {
         reference: quoted(*name) + text[reference.name_end : reference.end]

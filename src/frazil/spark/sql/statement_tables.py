@@ -33,7 +33,7 @@ from frazil.spark.parse.table_references import (
 )
 from frazil.spark.reading.frame_scans import scan_of, snapshot_of
 from frazil.spark.reading.view_columns import with_view_columns
-from frazil.spark.sql.catalog_views import CatalogViews, view_name
+from frazil.spark.sql.catalog_views import CatalogViews, view_name, with_names
 from frazil.spark.sql.table_names import (
     METADATA,
     Selector,
@@ -42,6 +42,7 @@ from frazil.spark.sql.table_names import (
     load,
     possible_identifier,
 )
+from frazil.spark.sql.temporary_views import TemporaryView, is_same, is_temporary, remembered
 from frazil.values.types import StructType
 from frazil.wire.errors import BadRequest, NoSuchTable
 from frazil.wire.file_actions import MAIN
@@ -56,7 +57,7 @@ _UNRESOLVED: Final = frozenset(
     {"UNRESOLVED_COLUMN.WITH_SUGGESTION", "UNRESOLVED_COLUMN.WITHOUT_SUGGESTION"}
 )
 """Spark's errors about names of columns."""
-_Loaded: TypeAlias = "tuple[Table, Selector | None] | View | None"
+_Loaded: TypeAlias = "tuple[Table, Selector | None] | View | TemporaryView | None"
 """What a name means; None: nothing that the catalog has."""
 
 
@@ -145,6 +146,8 @@ class StatementTables:
         if isinstance(loaded, View):
             with self.catalog_views.text_of(loaded) as text:
                 return self.reads(identifier, text)
+        if isinstance(loaded, TemporaryView):
+            return self.reads(identifier, loaded.text)
         return loaded is not None and loaded[0].identifier == identifier
 
     # --- tables -----------------------------------------------------------------------------------
@@ -164,6 +167,8 @@ class StatementTables:
             return None
         if isinstance(loaded, View):
             return self._rows_of_view(reference, loaded)
+        if isinstance(loaded, TemporaryView):
+            return self._rows_of_temporary_view(reference, loaded)
         table, selector = loaded
         if selector is not None and selector.kind == METADATA:
             return self._metadata(reference, table, selector)
@@ -182,6 +187,39 @@ class StatementTables:
             with self.catalog_views.text_of(view) as text:
                 self._frames[key] = with_view_columns(self._analyzed(text, view.identifier), view)
         return self._frames[key]
+
+    def _rows_of_temporary_view(self, reference: Reference, view: TemporaryView) -> DataFrame:
+        if reference.version is not None or reference.timestamp is not None:
+            name = ".".join(view.name)
+            raise BadRequest(f"{name} is a view, so it has no version or time to read")
+        key = (view.name, "temporary view")
+        if key not in self._frames:
+            self._frames[key] = view.with_columns(self.query(view.text))
+        return self._frames[key]
+
+    def complete(self, text: str) -> str:
+        """Return a query with complete names for what the catalog has."""
+        names: dict[Reference, Name] = {}
+        for reference in references(text):
+            loaded = self._load(reference)
+            if isinstance(loaded, View):
+                names[reference] = view_name(self._session, loaded.identifier)
+            elif isinstance(loaded, tuple):
+                table, selector = loaded
+                last = () if selector is None else reference.name[-1:]
+                identifier = table.identifier
+                names[reference] = (self._catalog, *identifier.namespace, identifier.name, *last)
+        return with_names(text, names)
+
+    def reads_temporary(self, name: Name, text: str) -> bool:
+        """Return whether a text reads the temporary view of a name, also through others."""
+        for reference in references(text):
+            if is_same(reference.name, name):
+                return is_temporary(self._session, name)
+            loaded = self._load(reference)
+            if isinstance(loaded, TemporaryView) and self.reads_temporary(name, loaded.text):
+                return True
+        return False
 
     def query_of_view(self, text: str, version: ViewVersion, identifier: Identifier) -> DataFrame:
         """Return the frame of a text that becomes the query of a view."""
@@ -227,7 +265,7 @@ class StatementTables:
         loaded = self._load(reference)
         if isinstance(loaded, View):
             return view_name(self._session, loaded.identifier)
-        if loaded is None or loaded[1] is not None:
+        if not isinstance(loaded, tuple) or loaded[1] is not None:
             return reference.name
         return (self._catalog, *loaded[0].identifier.namespace, reference.name[-1])
 
@@ -238,8 +276,8 @@ class StatementTables:
         return self._loaded[name]
 
     def _lookup(self, name: Name) -> _Loaded:
-        if len(name) == 1 and self._is_view(name[0]):
-            return None
+        if is_temporary(self._session, name):
+            return remembered(self._session, name)
         identifier = possible_identifier(self._session, name)
         if identifier in self._tables:
             return self._tables[identifier], None
@@ -251,13 +289,6 @@ class StatementTables:
             return None if identifier is None else self.catalog_views.load(identifier)
         table, selector = loaded
         return self._tables.setdefault(table.identifier, table), selector
-
-    def _is_view(self, name: str) -> bool:
-        """Return whether a temporary view hides a table of this name, as in Spark."""
-        try:
-            return bool(self._session.spark.catalog.getTable(name).isTemporary)
-        except AnalysisException:
-            return False
 
     def _view(self, frame: DataFrame) -> str:
         """Create a temporary view with a unique name."""

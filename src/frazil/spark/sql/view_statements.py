@@ -17,8 +17,8 @@ from frazil.spark.core.name_matching import names_of, quoted
 from frazil.spark.parse import parsed_statements as sql
 from frazil.spark.parse.sql_tokens import Edit, Name, apply_edits, tokens_of
 from frazil.spark.parse.table_references import references
-from frazil.spark.reading.view_columns import renamed
 from frazil.spark.schema.spark_types import COMMENT_METADATA, iceberg_schema
+from frazil.spark.sql import temporary_views
 from frazil.spark.sql.result_frames import literal_rows
 from frazil.spark.sql.show_statements import matches
 from frazil.spark.sql.statement_tables import StatementTables
@@ -29,6 +29,7 @@ from frazil.spark.sql.table_names import (
     namespace_of,
     possible_identifier,
 )
+from frazil.spark.sql.temporary_views import GLOBAL, TemporaryView, is_temporary
 from frazil.values.types import StructType
 from frazil.wire.errors import AlreadyExists, BadRequest, NoSuchNamespace, NoSuchView
 from frazil.wire.identifiers import Identifier
@@ -41,7 +42,6 @@ CREATED_BY: Final = "create_engine_version"
 CHANGED_BY: Final = "engine_version"
 RESERVED: Final = frozenset({"provider", "location", "format-version", QUERY_COLUMNS})
 """Properties that ALTER VIEW cannot change, as in Iceberg's Spark."""
-_GLOBAL: Final = "global_temp"
 
 
 # --- CREATE ---------------------------------------------------------------------------------------
@@ -177,7 +177,10 @@ def _own_functions(session: Session, query: str) -> list[str]:
         for token, following in pairwise(tokens)
         if token.is_name and following.word == "("
     }
-    rows = session.spark.sql("SHOW USER FUNCTIONS IN spark_catalog.default").collect()
+    try:
+        rows = session.spark.sql("SHOW USER FUNCTIONS IN spark_catalog.default").collect()
+    except AnalysisException:
+        return []  # A session catalog of another kind may have no namespace of this name.
     return sorted(called & {row[0].rpartition(".")[2].lower() for row in rows})
 
 
@@ -192,31 +195,17 @@ def _summary(session: Session) -> dict[str, str]:
 
 def create_temporary_view(session: Session, statement: sql.CreateTemporaryView) -> None:
     """Run CREATE TEMPORARY VIEW; the view belongs to Spark."""
+    name = (GLOBAL, statement.name) if statement.is_global else (statement.name,)
     with StatementTables(session) as tables:
+        if tables.reads_temporary(name, statement.query):
+            raise BadRequest(f"the temporary view {statement.name} would read itself")
         frame = tables.query(statement.query)
+        text = tables.complete(statement.query)
+    fields: list[st.StructField] = []
     if statement.columns:
-        frame = renamed(frame, _columns(session, statement.name, frame, statement.columns))
-    name = statement.name
-    if statement.is_global:
-        create, replace = frame.createGlobalTempView, frame.createOrReplaceGlobalTempView
-    else:
-        create, replace = frame.createTempView, frame.createOrReplaceTempView
-    try:
-        (replace if statement.replace else create)(name)
-    except AnalysisException as error:
-        raise AlreadyExists(
-            f"there is a temporary view {name}: write CREATE OR REPLACE TEMPORARY VIEW"
-        ) from error
-
-
-def is_temporary(session: Session, name: Name) -> bool:
-    """Return whether the name is that of a temporary view."""
-    if len(name) > 2 or (len(name) == 2 and name[0].lower() != _GLOBAL):
-        return False
-    try:
-        return bool(session.spark.catalog.getTable(quoted(*name)).isTemporary)
-    except AnalysisException:
-        return False
+        fields = _columns(session, statement.name, frame, statement.columns)
+    view = TemporaryView(name, text, fields)
+    temporary_views.create(session, view, view.with_columns(frame), replace=statement.replace)
 
 
 # --- ALTER, DROP ----------------------------------------------------------------------------------
@@ -289,9 +278,9 @@ def show_views(session: Session, statement: sql.ShowViews) -> DataFrame:
         namespace = namespace_of(session, statement.namespace)
     if not namespace:
         raise BadRequest("SHOW VIEWS: name a namespace, as in SHOW VIEWS IN ns, or run USE ns")
-    of_spark = session.spark.sql(f"SHOW VIEWS IN spark_catalog.{_GLOBAL}").collect()
-    rows = [tuple(row) for row in of_spark if not row[0] or namespace == (_GLOBAL,)]
-    if namespace != (_GLOBAL,):
+    of_spark = session.spark.sql(f"SHOW VIEWS IN spark_catalog.{GLOBAL}").collect()
+    rows = [tuple(row) for row in of_spark if not row[0] or namespace == (GLOBAL,)]
+    if namespace != (GLOBAL,):
         views = session.client.list_views(namespace)
         rows += [(".".join(view.namespace), view.name, False) for view in views]
     return literal_rows(
