@@ -17,7 +17,7 @@ from frazil import Client, DataFile
 from frazil.cli.app import app
 from tests.cli.shop import SCHEMA, Shop
 from tests.support.patience import HANG_S, wait_until
-from tests.support.proxy import DropAnswer, HoldAnswer, running_proxy
+from tests.support.proxy import DropAnswer, DropRequest, HoldAnswer, running_proxy
 from tests.support.readme import free_port
 from tests.support.s3 import ACCESS_KEY_ID, SECRET_ACCESS_KEY, S3Server
 from tests.support.server import ServerFactory
@@ -65,7 +65,7 @@ def test_an_outcome_that_nobody_knows_has_its_exit_code(shop: Shop) -> None:
     patience = {"commit.retry.num-retries": "0", "commit.status-check.num-retries": "0"}
     shop.table.set_properties(patience)
     path = shop.write("a.parquet", [1])
-    with running_proxy(shop.server.url, [DropAnswer()]) as proxy:
+    with running_proxy(shop.server.url, [DropAnswer(), *[DropRequest()] * 1_000]) as proxy:
         arguments = ["commit", shop.name, "--add", path, "--uri", proxy.url, "-o", "json"]
         done = CliRunner().invoke(app, arguments)
     assert (done.exit_code, done.stdout) == (4, "")

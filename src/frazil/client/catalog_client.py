@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 import msgspec
 from msgspec import Raw, Struct
 
-from frazil.client.catalog_config import DEFAULT_URI, catalog_properties, client_arguments
+from frazil.client.catalog_config import (
+    DEFAULT_URI,
+    catalog_properties,
+    client_arguments,
+    outage_timeout_of,
+)
 from frazil.client.declare.client_table import Snapshot, Table
 from frazil.client.declare.metadata_updates import creation
 from frazil.client.declare.table_verbs import (
@@ -34,6 +39,7 @@ from frazil.client.send.catalog_calls import (
     tables_path,
 )
 from frazil.client.send.http_transport import DEFAULT_TIMEOUT_S, Answer, HttpTransport, Transport
+from frazil.client.send.outages import OUTAGE_TIMEOUT_S
 from frazil.client.send.retry_policy import RetryPolicy
 from frazil.client.send.submit import Request
 from frazil.wire.errors import BadRequest, CommitStateUnknown
@@ -103,12 +109,19 @@ class Client(CatalogVerbs[Commit]):
         retry: RetryPolicy | None = None,
         properties: Mapping[str, str] | None = None,
         transport: Transport | None = None,
+        outage_timeout_s: float | None = None,
+        outage_default_s: float = OUTAGE_TIMEOUT_S,
     ) -> None:
         """Create a client of the catalog at `uri`.
 
         `retry` wins over the `commit.retry.*` properties of tables. `transport` replaces all
         options of the connection. `properties`, such as `s3.access-key-id`, are for reading
         Parquet footers.
+
+        A call waits up to `outage_timeout_s` for a server that is away, or as long as the property
+        `frazil.outage-timeout-s` says, or else for `outage_default_s`. A time that is chosen also
+        ends the wait for an unknown outcome, which by default lasts as long as the server
+        remembers the request.
         """
         self._properties = dict(properties or {})
         self._http = None
@@ -121,7 +134,17 @@ class Client(CatalogVerbs[Commit]):
                 ca_file=ca_file,
                 client_certificate=client_certificate,
             )
-        self._calls = Calls(transport, warehouse=warehouse, prefix=prefix, retry=retry)
+        if outage_timeout_s is None:
+            outage_timeout_s = outage_timeout_of(self._properties)
+        self._calls = Calls(
+            transport,
+            warehouse=warehouse,
+            prefix=prefix,
+            retry=retry,
+            address=None if self._http is None else uri,
+            outage_timeout_s=outage_timeout_s,
+            outage_default_s=outage_default_s,
+        )
 
     @classmethod
     def from_config(cls, name: str | None = None, **overrides: Any) -> Client:

@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Required, TypedDict
 
+from frazil.wire.frazil_properties import OUTAGE_TIMEOUT
+
 FILE_NAME: Final = ".pyiceberg.yaml"
 HOME_VARIABLE: Final = "PYICEBERG_HOME"
 DEFAULT_URI: Final = "http://127.0.0.1:8181"
@@ -39,6 +41,7 @@ class ClientArguments(TypedDict, total=False):
     """The file of authorities for the server's certificate."""
     client_certificate: tuple[str, str]
     """The files of the client's certificate and key."""
+    outage_timeout_s: float
 
 
 def catalog_properties(
@@ -217,7 +220,24 @@ def client_arguments(properties: Mapping[str, str]) -> ClientArguments:
     if certificate:
         # Without a separate key file, the certificate's file contains the key.
         arguments["client_certificate"] = certificate, private or certificate
+    waits_s = outage_timeout_of(properties)
+    if waits_s is not None:
+        arguments["outage_timeout_s"] = waits_s
     return arguments
+
+
+def outage_timeout_of(properties: Mapping[str, str]) -> float | None:
+    """Return how long to wait for a server that is away; None if the user has not said so."""
+    text = properties.get(OUTAGE_TIMEOUT)
+    if text is None:
+        return None
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise ConfigError(f"{OUTAGE_TIMEOUT}: {text!r} must be a number of seconds, 0 or more")
+    return seconds
 
 
 def _headers(properties: Mapping[str, str]) -> dict[str, str]:

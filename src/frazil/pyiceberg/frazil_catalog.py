@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 import pyiceberg.catalog
 import requests
-from pyiceberg.catalog import PY_CATALOG_IMPL, TOKEN, Catalog
+from pyiceberg.catalog import PY_CATALOG_IMPL, TOKEN, URI, Catalog
 from pyiceberg.catalog.rest import (
     AUTHORIZATION_HEADER,
     BEARER_PREFIX,
@@ -28,8 +28,10 @@ from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 from pyiceberg.utils.config import Config
 
+from frazil.client.catalog_config import outage_timeout_of
 from frazil.client.send.catalog_calls import CatalogConfig
 from frazil.client.send.http_transport import DEFAULT_TIMEOUT_S
+from frazil.client.send.outages import OutagePolicy, Outages
 from frazil.client.send.submit import Request, SubmitPolicy, submit
 from frazil.pyiceberg.commit_messages import commit_body, commit_response, translated
 from frazil.pyiceberg.frazil_transaction import (
@@ -38,6 +40,7 @@ from frazil.pyiceberg.frazil_transaction import (
 )
 from frazil.pyiceberg.session_transport import SessionTransport
 from frazil.pyiceberg.transaction_base import copy_as
+from frazil.pyiceberg.waiting_session import make_patient
 from frazil.wire.errors import FrazilError
 from frazil.wire.frazil_properties import REQUEST_TIMEOUT, check_catalog_properties
 
@@ -55,8 +58,9 @@ class FrazilCatalog(RestCatalog):
             # PyIceberg's `load_catalog` passes the configured properties only to its own catalogs.
             properties = {**_configured(name), **properties}
         check_catalog_properties(properties)
+        self._timeout_s = _timeout_s(properties)
+        self._outages = Outages(properties.get(URI), OutagePolicy.of(outage_timeout_of(properties)))
         super().__init__(name, **properties)
-        self._timeout_s = _timeout_s(self.properties)
 
     # --- tables ------------------------------------------------------------------------------
 
@@ -104,7 +108,7 @@ class FrazilCatalog(RestCatalog):
         self._check_endpoint(Capability.V1_UPDATE_TABLE)
         request = Request("POST", self._commit_path(table), commit_body(requirements, updates))
         try:
-            policy = SubmitPolicy.of(table.metadata.properties, self._key_lifetime_s)
+            policy = SubmitPolicy.of(table.metadata.properties, self._key_lifetime_s, self._outages)
             accepted = submit(self._transport(table), lambda: request, policy, rebuilds=False)
         except FrazilError as error:
             raise translated(error) from error
@@ -132,6 +136,13 @@ class FrazilCatalog(RestCatalog):
     def _create_session(self) -> requests.Session:
         session = super()._create_session()
         session.hooks["response"].append(self._read_key_lifetime)
+        make_patient(
+            session,
+            self._outages,
+            is_of_catalog=lambda url: url.startswith(self.url("", prefixed=False)),
+            timeout_s=self._timeout_s,
+            key_lifetime_s=lambda: self._key_lifetime_s,
+        )
         return session
 
     def _read_key_lifetime(self, answer: requests.Response, *_: Any, **__: Any) -> None:
