@@ -11,11 +11,13 @@ from frazil.client.catalog_client import Client
 from frazil.client.catalog_config import DEFAULT_URI
 from frazil.client.send.catalog_calls import identifier_of
 from frazil.spark.builders import FrameReader, TableWriter
-from frazil.spark.core.context import Context, settings_of
+from frazil.spark.core.context import OUTAGE_TIMEOUT_S, Context, settings_of
+from frazil.spark.core.jvm_errors import translated
 from frazil.spark.runtime.local_spark import local_spark
 from frazil.spark.sql.dispatch import run
 from frazil.spark.streams.data_source import register
 from frazil.spark.table import SparkTable
+from frazil.wire.frazil_properties import OUTAGE_TIMEOUT
 from frazil.wire.identifiers import Identifier
 
 
@@ -33,6 +35,7 @@ def connect(
     stream_id: str | None = None,
     temp_dir: str | None = None,
     progress: bool | None = None,
+    outage_timeout_s: float | None = None,
 ) -> Session:
     """Return a session of the catalog at `uri`.
 
@@ -51,11 +54,21 @@ def connect(
         stream_id=stream_id,
         temp_dir=temp_dir,
         progress=progress,
+        outage_timeout_s=outage_timeout_s,
     )
     named = {"token": token, "warehouse": warehouse}
     of_catalog = {**(properties or {}), **{name: text for name, text in named.items() if text}}
+    if settings.outage_timeout_s is not None:
+        of_catalog[OUTAGE_TIMEOUT] = str(settings.outage_timeout_s)
     register(spark, uri, of_catalog)
-    used_client = client or Client(uri, token=token, warehouse=warehouse, properties=properties)
+    used_client = client or Client(
+        uri,
+        token=token,
+        warehouse=warehouse,
+        properties=properties,
+        outage_timeout_s=settings.outage_timeout_s,
+        outage_default_s=OUTAGE_TIMEOUT_S,
+    )
     context = Context(spark, used_client, settings, uri, of_catalog)
     return Session(context, owns_client=client is None)
 
@@ -94,7 +107,8 @@ class Session:
 
     def sql(self, text: str, args: Mapping[str, Any] | Sequence[Any] | None = None) -> DataFrame:
         """Run a statement. SELECT sees the catalog's tables and Spark's own views."""
-        return run(self, text, args)
+        with translated():
+            return run(self, text, args)
 
     @property
     def read(self) -> FrameReader:

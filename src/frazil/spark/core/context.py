@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from math import inf
 from typing import Any, Final
 
 import pyarrow as pa
@@ -22,6 +23,8 @@ LOGGER: Final = logging.getLogger("frazil.spark")
 
 PREFIX: Final = "spark.frazil."
 READERS: Final = ("auto", "jar", "own")
+OUTAGE_TIMEOUT_S: Final = 300.0
+"""The default of `outage_timeout_s`: the work of a long job is worth more than that of a client."""
 WRITERS: Final = ("auto", "jvm", "arrow")
 
 
@@ -40,12 +43,16 @@ class Settings:
     """A folder that driver and executors share, for staged frames."""
     progress: bool | None = None
     """Whether to show stages and rows; None: only on a terminal."""
+    outage_timeout_s: float | None = None
+    """How long each step waits for a catalog that is away; None: the property of the catalog."""
 
     def __post_init__(self) -> None:
         _check_choice("reader", self.reader, READERS)
         _check_choice("writer", self.writer, WRITERS)
         if self.statement_retries < 0:
             raise BadRequest(f"statement-retries: {self.statement_retries} is below 0")
+        if self.outage_timeout_s is not None and not 0 <= self.outage_timeout_s < inf:
+            raise BadRequest(f"outage-timeout-s: {self.outage_timeout_s} is no time in seconds")
 
 
 @dataclass(frozen=True)
@@ -77,13 +84,14 @@ def settings_of(spark: SparkSession, **arguments: Any) -> Settings:
     for name in names:
         value = arguments.get(name)
         if value is None:
-            value = _configured(spark, name)
+            value = configured(spark, name)
         if value is not None:
             values[name] = value
     return Settings(**values)
 
 
-def _configured(spark: SparkSession, name: str) -> Any:
+def configured(spark: SparkSession, name: str) -> Any:
+    """Return a setting of the session's configuration; None if it is not set."""
     key = PREFIX + name.replace("_", "-")
     text = spark.conf.get(key, None)
     if text is None or name not in _PARSERS:
@@ -98,6 +106,7 @@ def _configured(spark: SparkSession, name: str) -> Any:
 _BOOLEANS: Final = {"true": True, "false": False}
 _PARSERS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     "statement_retries": ("a whole number", int),
+    "outage_timeout_s": ("a number of seconds", float),
     "progress": ("true or false", lambda text: _BOOLEANS[text.strip().lower()]),
 }
 """For settings that are not texts: what is expected, and the function that parses it."""

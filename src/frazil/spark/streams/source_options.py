@@ -18,7 +18,7 @@ from frazil.client.catalog_client import Client
 from frazil.client.declare.client_table import Table
 from frazil.datafiles.reading.file_storage import Storage, storage_of
 from frazil.datafiles.writing.write_properties import boolean, positive_number, whole_number
-from frazil.spark.core.context import setting_text
+from frazil.spark.core.context import OUTAGE_TIMEOUT_S, setting_text
 from frazil.spark.streams.micro_batches import (
     FROM_TIMESTAMP,
     MAX_FILES,
@@ -105,6 +105,7 @@ def client_of(uri: str, properties: Mapping[str, str]) -> Client:
         token=properties.get("token"),
         warehouse=properties.get("warehouse"),
         properties=properties,
+        outage_default_s=OUTAGE_TIMEOUT_S,
     )
 
 
