@@ -7,8 +7,8 @@ export PYTHON
 
 PY := .venv/bin/python
 PYTEST_ARGS ?=
-# Two workers, one for the tests that need Spark and one for the rest: see tests/conftest.py.
-HALVES := -n 2 --dist loadscope
+# Two workers, of which one begins with the tests that need Spark: see tests/conftest.py.
+WORKERS := -n 2 --dist loadscope
 COMPILE := uv pip compile --quiet --universal --generate-hashes --python-version 3.11 \
 	--no-emit-index-url --no-annotate --no-header
 RUN_EXTRAS := --extra server --extra postgres --extra s3 --extra parquet --extra pyiceberg --extra spark-local
@@ -33,7 +33,7 @@ serve: run-environment ## Start the catalog on port 8181 (./frazil.db, ./warehou
 .PHONY: test
 test: test-environment ## Run the tests with real components, about 15 minutes
 	@$(PY) scripts/jars.py fetch spark spark-s3 kit
-	@$(PY) -m pytest $(HALVES) $(PYTEST_ARGS)
+	@$(PY) -m pytest $(WORKERS) $(PYTEST_ARGS)
 
 .PHONY: test-fast
 test-fast: test-environment ## Run the tests without Spark, PostgreSQL and processes, about a minute
@@ -42,7 +42,7 @@ test-fast: test-environment ## Run the tests without Spark, PostgreSQL and proce
 .PHONY: test-full
 test-full: test-environment ## Run the tests with new random examples and the slow tests
 	@$(PY) scripts/jars.py fetch spark spark-s3 kit
-	@HYPOTHESIS_PROFILE=full $(PY) -m pytest $(HALVES) --full --ignore=tests/conformance $(PYTEST_ARGS)
+	@HYPOTHESIS_PROFILE=full $(PY) -m pytest $(WORKERS) --full --ignore=tests/conformance $(PYTEST_ARGS)
 
 .PHONY: test-spark-versions
 test-spark-versions: test-environment ## Run the core tests of frazil.spark on Spark 4.0, 4.2 and 4.3

@@ -1,8 +1,8 @@
 """Refuse texts that no file of the repository may contain: `lint_words.py`.
 
 These are addresses of package registries, which belong in the configuration of a machine, marks of
-unfinished work, and paths of one machine. The patterns are written so that they do not match this
-file.
+unfinished work, paths of one machine, and commands that install Frazil by its name from a registry.
+The patterns are written so that they do not match this file.
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ FORBIDDEN = {
     ),
     "a mark of unfinished work": (r"\b(TOD[O]|FIXM[E]|XX[X]|HAC[K])\b",),
     "a path of one machine": (r"(?<![\w.])/(wor[k]|home|root|Users)/[a-z]",),
+    "the installation of a package that is not published": (
+        r"\binstall( -\S+)* ['\"]?frazi[l]\b(?! @)",
+    ),
     "the number of an issue": (r"\b[Ii]ssue #?\d+\b",),
 }
 # Files with texts of others.

@@ -30,14 +30,37 @@ SERVERS = pytest.StashKey[list[RunningServer]]()
 LOG_CHARACTERS = 6_000
 REQUIRE_ALL = os.environ.get("FRAZIL_REQUIRE_ALL") == "1"
 
-# Of two workers, one runs all tests that need Spark and the other one runs the rest, so Spark and
-# PostgreSQL start only once per run.
+# Of two workers, one begins with all tests that need Spark, so that Spark starts only once per run.
+# The other files go one by one to the worker that has time.
 SPARK_FOLDERS = ("tests/stock_clients/", "tests/oracle/", "tests/spark/")
 SPARK_FILES = {
     "tests/benchmarks/test_spark.py",
     "tests/cli/test_documented_commands.py",
     "tests/datafiles/arrow/test_arrow.py",
 }
+FILES_WITHOUT_SPARK = {
+    "tests/oracle/commits/test_compare.py",
+    "tests/oracle/plans/test_found.py",
+    "tests/oracle/plans/test_rows.py",
+    "tests/spark/core/test_name_matching.py",
+    "tests/spark/core/test_statements.py",
+    "tests/spark/ddl/test_definitions.py",
+    "tests/spark/parse/test_parsing.py",
+    "tests/spark/parse/test_references.py",
+    "tests/spark/parse/test_view_statements.py",
+    "tests/spark/writing/test_delete_files.py",
+    "tests/spark/writing/test_file_copies.py",
+    "tests/spark/writing/test_storage.py",
+    "tests/stock_clients/test_documented_clients.py",
+    "tests/stock_clients/test_duckdb.py",
+    "tests/stock_clients/test_pyiceberg_data.py",
+    "tests/stock_clients/test_pyiceberg_tables.py",
+    "tests/stock_clients/test_pyiceberg_views.py",
+    "tests/stock_clients/test_s3.py",
+}
+
+# A server that a test starts loads 400 modules. It takes a third longer to compile them each time.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # `make test` repeats its examples; `make test-full` searches for new ones. There are no deadlines,
 # because those would depend on the machine's speed.
@@ -62,7 +85,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def runs_with_spark(nodeid: str) -> bool:
     """Return whether the test belongs to the worker with Spark."""
     path = nodeid.partition("::")[0]
-    return path in SPARK_FILES or path.startswith(SPARK_FOLDERS)
+    in_folder = path.startswith(SPARK_FOLDERS) and path not in FILES_WITHOUT_SPARK
+    return in_folder or path in SPARK_FILES
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -75,18 +99,20 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         return None
     from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
-    class Halves(LoadScopeScheduling):  # type: ignore[misc]
-        def _split_scope(self, nodeid: str) -> str:
-            return "spark" if runs_with_spark(nodeid) else "rest"
+    class SparkFirst(LoadScopeScheduling):  # type: ignore[misc]
+        """Gives scopes out by their number of tests, so that of all of Spark comes first."""
 
-    return Halves(config, log)
+        def _split_scope(self, nodeid: str) -> str:
+            return "spark" if runs_with_spark(nodeid) else nodeid.partition("::")[0]
+
+    return SparkFirst(config, log)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         wants_spark = "spark" in getattr(item, "fixturenames", ())
         if wants_spark and item.nodeid.startswith("tests/") and not runs_with_spark(item.nodeid):
-            raise pytest.UsageError(f"{item.nodeid} uses Spark: add its file to SPARK_FILES")
+            raise pytest.UsageError(f"{item.nodeid} uses Spark: change SPARK_FILES")
     full, fast = config.getoption("--full"), config.getoption("--fast")
     left_out = [
         item

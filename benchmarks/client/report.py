@@ -6,7 +6,17 @@ from pathlib import Path
 
 from benchmarks.client.aims import aims_of
 from benchmarks.client.operations import APPEND, DELETE, UPSERT
-from benchmarks.client.results import APPENDS, FOOTERS, IMPORTS, SHARES, THIN, Cell, Results
+from benchmarks.client.results import (
+    APPENDS,
+    FOOTERS,
+    IMPORTS,
+    ROW_SPEED,
+    SHARES,
+    THIN,
+    Cell,
+    Results,
+)
+from benchmarks.client.row_speed import STOCK_OF
 from benchmarks.client.systems import FRAZIL_CATALOG
 from benchmarks.commit.report import aim_row
 from benchmarks.report import bytes_text, ms_text, put_between, table
@@ -28,6 +38,7 @@ def report(results: Results) -> str:
         _appends(results),
         _shares(results),
         _thin(results),
+        _row_speed(results),
         _footers(results),
         _imports(results),
     ]
@@ -108,6 +119,25 @@ def _thin(results: Results) -> str:
     ]
     title = "`frazil.Client.append_files` of one declared file"
     return f"**{title}**\n\n{table(head, rows)}" if cells else ""
+
+
+def _row_speed(results: Results) -> str:
+    count = int(results.work.get("rows", 0))
+    rows = []
+    for timing in results.timed(ROW_SPEED):
+        stock = results.timing(ROW_SPEED, STOCK_OF.get(timing.what, ""))
+        rows.append(
+            [
+                timing.what,
+                f"{count / timing.p50_ms * 1000:,.0f}",
+                "" if stock is None else f"{stock.p50_ms / timing.p50_ms:.2f} x",
+                ms_text(timing.p50_ms),
+                ms_text(timing.p99_ms),
+                str(timing.samples),
+            ]
+        )
+    head = ["what", "rows/s", "the client is", "p50 ms", "p99 ms", "calls"]
+    return f"**Calls with {count:,} rows of five columns**\n\n{table(head, rows)}" if rows else ""
 
 
 def _footers(results: Results) -> str:

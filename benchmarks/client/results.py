@@ -20,6 +20,7 @@ SHARES: Final = "calls that succeed"
 THIN: Final = "a declared file through the thin client"
 FOOTERS: Final = "what a Parquet footer says"
 IMPORTS: Final = "imports"
+ROW_SPEED: Final = "rows"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""One run of the client benchmark: appends, success rates, the thin client, footers and imports."""
+"""One run of the client benchmark: with writers, and without them in processes of their own."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from benchmarks.client.footers import measure_footers
 from benchmarks.client.imports import measure_imports
 from benchmarks.client.operations import APPEND, DECLARED, DELETE, UPSERT
 from benchmarks.client.results import APPENDS, SHARES, THIN, Cell, Results, Timing, busy_s, cell_of
+from benchmarks.client.row_speed import measure_rows
 from benchmarks.client.rows import ROWS
 from benchmarks.client.systems import (
     FRAZIL_CATALOG,
@@ -55,6 +56,9 @@ class Work:
     footers: Effort
     imports: int
     """New processes for each import."""
+    rows: int
+    """The rows of one append or scan."""
+    row_calls: Effort
 
 
 QUICK = Work(
@@ -68,6 +72,8 @@ QUICK = Work(
     calls={APPEND: 20, DELETE: 5, UPSERT: 5},
     footers=Effort(warm_up_s=0.3, seconds=2.0, least=5, most=1_000, block=20, block_s=0.5),
     imports=5,
+    rows=100_000,
+    row_calls=Effort(warm_up_s=0.5, seconds=2.0, least=3, most=100, block=3, block_s=1.0),
 )
 FULL = Work(
     lengths=(10, 500),
@@ -80,6 +86,8 @@ FULL = Work(
     calls={APPEND: 20, DELETE: 10, UPSERT: 10},
     footers=Effort(warm_up_s=1.0, seconds=8.0, least=20, most=4_000, block=20, block_s=0.5),
     imports=20,
+    rows=100_000,
+    row_calls=Effort(warm_up_s=1.0, seconds=8.0, least=10, most=400, block=5, block_s=2.0),
 )
 SMOKE = Work(
     lengths=(10,),
@@ -92,6 +100,8 @@ SMOKE = Work(
     calls={APPEND: 1, DELETE: 1, UPSERT: 1},
     footers=Effort(warm_up_s=0.0, seconds=0.0, least=2, most=2, block=1, block_s=0.1),
     imports=1,
+    rows=1_000,
+    row_calls=Effort(warm_up_s=0.0, seconds=0.0, least=2, most=2, block=1, block_s=0.1),
 )
 
 
@@ -109,6 +119,8 @@ def measure_alone(work: Work, scratch: Path) -> list[Timing]:
         timings = list(measure_imports(server.url, work.imports))
         say("footers")
         timings += measure_footers(server.url, scratch / "footers", work.footers)
+        say("rows")
+        timings += measure_rows(server.url, work.rows, work.row_calls)
     return timings
 
 

@@ -14,6 +14,7 @@ from frazil.version import __version__
 if TYPE_CHECKING:
     from frazil.client.catalog_client import Client
     from frazil.client.declare.client_table import Snapshot, Table
+    from frazil.client.declare.client_view import View
     from frazil.client.declare.file_operations import Isolation
     from frazil.client.declare.scan_plans import Plan
     from frazil.client.declare.table_verbs import Commit, Transaction
@@ -52,6 +53,7 @@ _MODULES = {
     "Table": "frazil.client.declare.client_table",
     "Transaction": "frazil.client.declare.table_verbs",
     "ValidationError": "frazil.wire.errors",
+    "View": "frazil.client.declare.client_view",
     "bucket": "frazil.wire.filter_builders",
     "col": "frazil.wire.filter_builders",
     "day": "frazil.wire.filter_builders",
@@ -82,6 +84,7 @@ __all__ = [
     "Table",
     "Transaction",
     "ValidationError",
+    "View",
     "__version__",
     "bucket",
     "col",

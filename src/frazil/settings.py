@@ -17,13 +17,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from frazil.client.catalog_config import CLIENT_VARIABLES
+
 ENV_PREFIX = "FRAZIL_"
 CONFIG_ENV = "FRAZIL_CONFIG"
 
 _TOKEN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 _SHA256_HEX = re.compile(r"[0-9a-fA-F]{64}")
 _READ_ONLY = "read"
-_MASK = "***"
+MASK = "***"
 _SWITCH = "BOOL"
 
 
@@ -137,12 +139,16 @@ class Token:
 def _token_lines(lines: Iterable[str]) -> dict[str, Token]:
     tokens: dict[str, Token] = {}
     for line in lines:
-        name, _, entry = line.partition(":")
-        token = Token.parse(entry)
-        if token_name(name.strip()) in tokens:
-            raise ValueError(f"names the token {name.strip()!r} twice: remove one of them")
-        tokens[name.strip()] = token
+        _add_token(tokens, line)
     return tokens
+
+
+def _add_token(tokens: dict[str, Token], line: str) -> None:
+    name, _, entry = line.partition(":")
+    token = Token.parse(entry)
+    if token_name(name.strip()) in tokens:
+        raise ValueError(f"names the token {name.strip()!r} twice: remove one of them")
+    tokens[name.strip()] = token
 
 
 def _tokens(value: object) -> dict[str, Token]:
@@ -352,7 +358,7 @@ class Setting:
     def shown(self, value: Any) -> Any:
         """Return the value for display, with digests and passwords masked."""
         if isinstance(value, Mapping):
-            return {name: str(replace(token, sha256=_MASK)) for name, token in value.items()}
+            return {name: str(replace(token, sha256=MASK)) for name, token in value.items()}
         if self.secret and isinstance(value, str):
             return mask_url(value)
         return list(value) if isinstance(value, tuple) else value
@@ -391,7 +397,7 @@ class Resolved:
     sources: Mapping[str, str]
     config_file: str | None
     unknown_variables: tuple[str, ...]
-    """FRAZIL_* variables that no setting uses: perhaps misspelled."""
+    """FRAZIL_* variables that neither the server nor a client uses: perhaps misspelled."""
 
 
 def resolve(
@@ -464,6 +470,7 @@ def _unknown(key: str, names: list[str]) -> str:
 
 def _unknown_variables(environ: Mapping[str, str]) -> tuple[str, ...]:
     known = {setting.env for setting in all_settings()} | {CONFIG_ENV}
+    known |= {variable.env for variable in CLIENT_VARIABLES}
     return tuple(sorted(n for n in environ if n.startswith(ENV_PREFIX) and n not in known))
 
 
@@ -482,10 +489,14 @@ def all_tokens(settings: Settings) -> dict[str, Token]:
             f"tokens_file {settings.tokens_file} cannot be read: {error}; "
             "create it with one name:sha256 entry per line"
         ) from None
-    try:
-        in_file = _token_lines(ln for ln in lines if ln.strip() and not ln.lstrip().startswith("#"))
-    except ValueError as error:
-        raise SettingsError(f"tokens_file {settings.tokens_file} {error}") from None
+    in_file: dict[str, Token] = {}
+    for number, line in enumerate(lines, 1):
+        if line.strip() and not line.lstrip().startswith("#"):
+            try:
+                _add_token(in_file, line)
+            except ValueError as error:
+                where = f"tokens_file {settings.tokens_file}, line {number}"
+                raise SettingsError(f"{where}: {error}") from None
     twice = sorted(tokens.keys() & in_file.keys())
     if twice:
         raise SettingsError(
@@ -531,5 +542,5 @@ def mask_url(url: str) -> str:
     >>> mask_url("postgresql://etl:p%40ss@db:5432/frazil?sslpassword=x&sslmode=require")
     'postgresql://etl:***@db:5432/frazil?sslpassword=***&sslmode=require'
     """
-    url = re.sub(r"^([A-Za-z][A-Za-z0-9+.-]*://[^:/@?#]*):.*@", rf"\1:{_MASK}@", url)
-    return re.sub(r"([?&](?:ssl)?password=)[^&]*", rf"\1{_MASK}", url, flags=re.IGNORECASE)
+    url = re.sub(r"^([A-Za-z][A-Za-z0-9+.-]*://[^:/@?#]*):.*@", rf"\1:{MASK}@", url)
+    return re.sub(r"([?&](?:ssl)?password=)[^&]*", rf"\1{MASK}", url, flags=re.IGNORECASE)

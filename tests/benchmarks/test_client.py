@@ -17,6 +17,7 @@ from benchmarks.client.results import (
     APPENDS,
     FOOTERS,
     IMPORTS,
+    ROW_SPEED,
     SHARES,
     THIN,
     Cell,
@@ -25,6 +26,7 @@ from benchmarks.client.results import (
     read_results,
     timing_of,
 )
+from benchmarks.client.row_speed import SCAN_OURS, STOCK_OF
 from benchmarks.client.rows import keys_by_bucket
 from benchmarks.client.run import SMOKE, measure_alone, measure_writers
 from benchmarks.client.systems import (
@@ -64,6 +66,7 @@ def test_a_small_run_measures_footers_and_imports(tmp_path: Path) -> None:
     assert {(timing.part, timing.what) for timing in timings} >= {
         *((FOOTERS, what) for what in (ONE_BY_ONE, IN_PARALLEL, STATISTICS, ADD_FILES, FOOTER)),
         *((IMPORTS, what) for what in (IMPORT_FRAZIL, CLIENT_ANSWERED, IMPORT_REST)),
+        *((ROW_SPEED, what) for pair in STOCK_OF.items() for what in pair),
     }
     for timing in timings:
         assert timing.samples == len(timing.each_ms) > 0
@@ -75,7 +78,11 @@ def test_the_figures_of_a_run_are_written_read_and_published(tmp_path: Path) -> 
         machine(),
         asdict(SMOKE),
         [_cell(part, FRAZIL_CATALOG, Burst([(1.0, 0.5)])) for part in (APPENDS, SHARES, THIN)],
-        [timing_of(FOOTERS, ONE_BY_ONE, [0.002], 1), timing_of(IMPORTS, IMPORT_FRAZIL, [0.02])],
+        [
+            timing_of(FOOTERS, ONE_BY_ONE, [0.002], 1),
+            timing_of(IMPORTS, IMPORT_FRAZIL, [0.02]),
+            timing_of(ROW_SPEED, SCAN_OURS, [0.01]),
+        ],
     )
     written = tmp_path / "results.json"
     written.write_text(results.json())
@@ -87,7 +94,7 @@ def test_the_figures_of_a_run_are_written_read_and_published(tmp_path: Path) -> 
     publish(read_results(written), page)
     assert page.read_text() == once
     assert once == f"before\n{BEGIN}\n\n{report(results)}\n\n{END}\nafter\n"
-    assert once.count("**") == 2 * 6
+    assert once.count("**") == 2 * 7
 
 
 def test_the_documentation_has_a_place_for_the_figures() -> None:

@@ -10,9 +10,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyiceberg.catalog
 import pytest
 from typer.testing import CliRunner
 
+import frazil.pyiceberg
 from frazil import Client, DataFile
 from frazil.cli.app import app
 from tests.cli.shop import SCHEMA, Shop
@@ -42,20 +44,63 @@ def test_the_catalog_comes_from_the_configuration(
     assert done.exit_code == 0
 
 
-def test_a_configured_token_is_sent_to_its_own_server_alone(
-    server: ServerFactory, shop: Shop, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def closed(server: ServerFactory) -> tuple[str, str]:
+    """Start a server that needs a token; return its address and the token."""
     made = json.loads(CliRunner().invoke(app, ["token", "new", "etl", "-o", "json"]).stdout)
-    closed = server(env={"FRAZIL_TOKENS": made["entry"]})
+    return server(env={"FRAZIL_TOKENS": made["entry"]}).url, made["token"]
+
+
+def test_all_clients_read_the_same_variables(
+    closed: tuple[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    uri, token = closed
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("FRAZIL_URI", uri)
+    monkeypatch.setenv("FRAZIL_TOKEN", token)
+    with Client() as client:
+        client.create_namespace("shop")
+        table = client.create_table("shop.orders", SCHEMA)
+    assert token not in repr(table)
+    assert CliRunner().invoke(app, ["ls"]).stdout == "shop\n"
+    implementation = {"py-catalog-impl": "frazil.pyiceberg.FrazilCatalog"}
+    for catalog in (
+        frazil.pyiceberg.load_catalog(),
+        frazil.pyiceberg.load_catalog("any"),
+        pyiceberg.catalog.load_catalog("any", **implementation),
+        frazil.pyiceberg.FrazilCatalog("any", uri=uri),
+    ):
+        assert isinstance(catalog, frazil.pyiceberg.FrazilCatalog)
+        assert catalog.list_namespaces() == [("shop",)]
+    shown = CliRunner().invoke(app, ["config", "show", "-o", "json"]).stdout
+    rows = {row["env"]: row for row in json.loads(shown)["client"]}
+    assert rows["FRAZIL_URI"]["value"] == uri
+    assert rows["FRAZIL_TOKEN"]["value"] == "***"
+    assert rows["FRAZIL_TOKEN"]["source"] == "environment FRAZIL_TOKEN"
+    assert token not in shown
+    monkeypatch.setenv("FRAZIL_URI", "http://127.0.0.1:9")
+    refused = CliRunner().invoke(app, ["ls", "--uri", uri, "-o", "json"])
+    assert refused.exit_code == 1
+    assert "FRAZIL_TOKEN was not used" in json.loads(refused.stderr)["error"]["message"]
+    for failing in (
+        lambda: Client(uri).list_namespaces(),
+        lambda: frazil.pyiceberg.FrazilCatalog("any", uri=uri),
+    ):
+        with pytest.raises(Exception, match=r"(?i)unauthori|token"):
+            failing()
+
+
+def test_a_configured_token_is_sent_to_its_own_server_alone(closed: tuple[str, str]) -> None:
+    uri, token = closed
     environ = {
-        "PYICEBERG_CATALOG__DEFAULT__URI": closed.url,
-        "PYICEBERG_CATALOG__DEFAULT__TOKEN": made["token"],
+        "PYICEBERG_CATALOG__DEFAULT__URI": uri,
+        "PYICEBERG_CATALOG__DEFAULT__TOKEN": token,
     }
     for arguments, code in (
         (["ls"], 0),
-        (["ls", "--uri", closed.url], 1),
-        (["ls", "--uri", closed.url, "--token", made["token"]], 0),
-        (["ls", "--uri", closed.url, "--catalog", "default"], 0),
+        (["ls", "--uri", uri], 1),
+        (["ls", "--uri", uri, "--token", token], 0),
+        (["ls", "--uri", uri, "--catalog", "default"], 0),
     ):
         done = CliRunner().invoke(app, arguments, env=environ)
         assert done.exit_code == code, (arguments, done.output)

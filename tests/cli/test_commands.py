@@ -77,7 +77,7 @@ def test_config_show_prints_each_setting_and_its_source(tmp_path: Path) -> None:
     assert answer["unknown-variables"] == ["FRAZIL_TYPO"]
 
     text = run("config", "show", *flags, cwd=tmp_path, environ=environ)
-    lines = {line.split()[0]: line for line in text.stdout.splitlines()}
+    lines = {line.split()[0]: line for line in text.stdout.splitlines() if line}
     assert set(rows) <= set(lines)
     assert lines["port"].split()[1:] == ["0", "flag", "--port"]
     assert "FRAZIL_TYPO" in text.stderr

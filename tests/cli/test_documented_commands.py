@@ -88,7 +88,7 @@ class QuickReader(Reader):
         words = shlex.split(command)
         if words[0] != "frazil" or words[1] == "serve" or set(command) & set("$<>|"):
             return super()._command(command)
-        done = CliRunner().invoke(app, words[1:])
+        done = CliRunner().invoke(app, words[1:], env=self._environment)
         assert done.exit_code == 0, f"{command}\nended with {done.exit_code}:\n{done.output}"
         return done.output
 

@@ -162,7 +162,7 @@ def test_wrong_usage_is_said(sold: Shop) -> None:
     for arguments, message in (
         (("--filter", "id ="), "filter"),
         (("--filter", "nothing = 1"), "nothing"),
-        (("--select", "nothing"), "select[0]: the table has no column 'nothing'"),
+        (("--select", "nothing"), "select[0]: the table has no column 'nothing'; the columns are "),
         (("--from", "nowhere"), "has no snapshot, branch or tag nowhere"),
     ):
         done = sold.run("plan", sold.name, *arguments)

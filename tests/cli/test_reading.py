@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from datetime import datetime
 from pathlib import Path
 
@@ -19,7 +17,6 @@ from pyiceberg.types import NestedField, StringType, TimestampType
 from frazil import PositionDeleteFile
 from frazil.cli.tables.commit_command import partition_of
 from tests.cli.shop import FIRST, SCHEMA, SECOND, Shop, make_shop, numbers
-from tests.support.patience import HANG_S
 from tests.support.server import RunningServer
 
 # --- log and show ---------------------------------------------------------------------------------
@@ -259,22 +256,6 @@ def test_without_the_manifests_the_summaries_speak(shop: Shop) -> None:
     assert apart["source"] == "totals"
     assert (apart["difference"]["data-files"], apart["difference"]["records"]) == (-1, -2)
     assert "-1 data-files, -2 records" in shop.ok("diff", shop.name, "side", "main")
-
-
-def test_without_the_server_extra_it_is_said_how_to_get_it(shop: Shop) -> None:
-    shop.append("a.parquet", [1])
-    code = (
-        "import sys; sys.modules['numpy'] = None\n"
-        f"sys.argv = ['frazil', 'diff', {shop.name!r}, 'main^', '--uri', {shop.server.url!r}]\n"
-        "from frazil.cli import main; main()"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=HANG_S
-    )
-    assert done.returncode == 0, done.stderr
-    assert "+ 1 data file, 1 row" in done.stdout
-    assert "numpy, which is not installed" in done.stderr
-    assert "pip install 'frazil[server]'" in done.stderr
 
 
 def test_namespaces_tables_and_views_are_listed(catalog: RunningServer) -> None:

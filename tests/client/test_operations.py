@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from collections.abc import Callable
+from typing import Any, cast
 
 import msgspec
+import pyarrow as pa
 import pytest
 
 from frazil import Client, CommitFailed, Once, Table, ValidationError
@@ -35,6 +38,40 @@ def position_deletes(
         record_count=1,
         referenced_data_file=None if of is None else of.file_path,
     )
+
+
+# --- misspelled options and wrong files ---------------------------------------------------------
+
+
+def test_a_misspelled_option_commits_nothing(new_table: NewTable) -> None:
+    table = new_table()
+    file = declared(table, "a")
+    for options, hint in (
+        ({"brnach": "audit"}, "'brnach' is not an option; did you mean 'branch'?"),
+        ({"stage_olny": True}, "did you mean 'stage_only'?"),
+        ({"base_snapshot_id": None}, "'base_snapshot_id' is not an option; the options are branch"),
+    ):
+        with pytest.raises(TypeError, match=re.escape(hint)):
+            table.append_files([file], **cast(Any, options))
+    changes: list[Callable[..., object]] = [
+        table.delete_files,
+        table.overwrite_files,
+        table.row_delta,
+        table.rewrite_files,
+        table.replace_partitions,
+    ]
+    for change in changes:
+        with pytest.raises(TypeError, match="did you mean 'isolation'"):
+            change([file], isolaton="snapshot")
+    assert not table.refreshed().snapshots
+
+
+def test_files_are_a_list_of_paths_or_files(new_table: NewTable) -> None:
+    table = new_table()
+    with pytest.raises(TypeError, match=r"files: give a list of files, as in \['/x.parquet'\]"):
+        table.append_files("/x.parquet")
+    with pytest.raises(TypeError, match="not Table; append, overwrite and upsert take rows"):
+        table.append_files(cast(Any, [pa.table({"id": [1]})]))
 
 
 # --- which clauses ------------------------------------------------------------------------------

@@ -89,25 +89,6 @@ def test_a_path_that_cannot_be_opened(tmp_path: Path) -> None:
 
 
 @pytest.mark.process
-def test_without_the_driver_the_line_to_type_is_told() -> None:
-    script = """
-import sys
-sys.modules["psycopg"] = None
-from frazil.db.base import DatabaseRefused
-from frazil.db.connect import connect
-connect("sqlite:///:memory:").close()
-try:
-    connect("postgresql://localhost/x")
-except DatabaseRefused as refused:
-    print(refused)
-"""
-    ran = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, env=environment()
-    )
-    assert "pip install 'frazil[postgres]'" in ran.stdout, ran.stderr
-
-
-@pytest.mark.process
 def test_a_second_process_is_refused(holder: subprocess.Popen[str], sqlite_url: str) -> None:
     with pytest.raises(DatabaseRefused, match=rf"already in use by process {holder.pid}: stop it"):
         connect(sqlite_url)

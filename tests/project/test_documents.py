@@ -1,45 +1,31 @@
-"""The documents list every setting, error, command, decision and package."""
+"""The documents list every setting, error, decision and package."""
 
 from __future__ import annotations
 
 import re
 
-from typer.main import get_command
-
-from frazil.cli.app import app
+from frazil.client.catalog_config import CLIENT_VARIABLES
 from frazil.settings import all_settings
 from frazil.wire import errors
 from frazil.wire.frazil_properties import CATALOG_PROPERTIES, TABLE_PROPERTIES
 from scripts.java import ROOT
 
-README = (ROOT / "README.md").read_text()
+SETTINGS = (ROOT / "docs" / "settings.md").read_text().partition("\n## Client side\n")[0]
 
 
-def test_every_setting_is_in_the_readme() -> None:
-    rows = {line for line in README.splitlines() if line.startswith("| ")}
+def test_every_setting_of_the_server_is_on_the_page() -> None:
+    rows = {line for line in SETTINGS.splitlines() if line.startswith("| ")}
     for setting in all_settings():
         mine = [row for row in rows if f"`{setting.env}`" in row]
-        assert len(mine) == 1, f"{setting.env} has {len(mine)} rows in the README"
+        assert len(mine) == 1, f"{setting.env} has {len(mine)} rows in docs/settings.md"
         if setting.flag:
             assert f"`{setting.flag}`" in mine[0]
 
 
-def test_the_readme_names_no_setting_that_does_not_exist() -> None:
+def test_the_page_names_no_setting_that_does_not_exist() -> None:
     known = {setting.env for setting in all_settings()} | {"FRAZIL_CONFIG"}
-    assert set(re.findall(r"FRAZIL_[A-Z0-9_]+", README)) <= known
-
-
-def test_every_command_is_in_the_readme() -> None:
-    def paths(command: object, prefix: str) -> list[str]:
-        children = getattr(command, "commands", None)
-        if not children:
-            return [prefix]
-        return [
-            path for name, child in children.items() for path in paths(child, f"{prefix} {name}")
-        ]
-
-    for path in paths(get_command(app), "frazil"):
-        assert path in README, f"{path} is not in the README"
+    known |= {variable.env for variable in CLIENT_VARIABLES}
+    assert set(re.findall(r"FRAZIL_[A-Z0-9_]+", SETTINGS)) <= known
 
 
 def test_the_error_tree_is_drawn_as_it_is() -> None:
@@ -77,7 +63,14 @@ def test_the_architecture_names_modules_that_exist() -> None:
 
 def test_the_documents_name_the_properties_that_exist() -> None:
     pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
-    # Every property has a hyphen, and no module has one.
-    names = r"(?<![\w./-])frazil\.[a-z.]*[a-z]-[a-z.-]*[a-z]"
+    # Every property has a hyphen, and no module has one. SQLite puts files beside `frazil.db`.
+    names = r"(?<![\w./-])frazil\.(?!db-)[a-z.]*[a-z]-[a-z.-]*[a-z]"
     named = {name for page in pages for name in re.findall(names, page.read_text())}
     assert named == {*TABLE_PROPERTIES, *CATALOG_PROPERTIES}
+
+
+def test_every_variable_of_the_clients_is_documented_once() -> None:
+    rows = (ROOT / "docs" / "settings.md").read_text().splitlines()
+    for variable in CLIENT_VARIABLES:
+        (row,) = [row for row in rows if row.startswith(f"| `{variable.env}` |")]
+        assert variable.option is None or f"| `{variable.option}` |" in row

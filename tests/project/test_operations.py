@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 import shutil
+import sqlite3
+import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +14,9 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families as families
 
+import frazil.pyiceberg
 from frazil import Client
+from frazil.db.connect import connect
 from frazil.rest.prometheus import metrics_text
 from frazil.server.assembly import open_app
 from frazil.server.uvicorn_server import KEEP_ALIVE_S
@@ -73,7 +78,7 @@ def test_an_alert_asks_for_metrics_that_exist(
 
 
 def test_the_page_names_alerts_that_exist() -> None:
-    named = set(re.findall(r"`(Frazil[A-Za-z]+)`", TEXT))
+    named = set(re.findall(r"`(Frazil[A-Za-z]+)`", TEXT)) - set(frazil.pyiceberg.__all__)
     assert named
     assert named <= {rule["alert"] for rule in RULES}
 
@@ -103,9 +108,12 @@ def blocks_of(heading: str, folder: Path) -> list[Block]:
     return blocks
 
 
-def test_the_readme_has_the_same_backup(tmp_path: Path) -> None:
-    (block,) = blocks_of("## Back up", tmp_path)
-    assert block.text in {each.text for each in read_blocks(ROOT / "README.md")}
+@pytest.mark.process
+def test_a_server_with_tls_and_a_token_is_started_and_asked(tmp_path: Path) -> None:
+    with Reader(tmp_path) as reader:
+        answers = [reader.run(block) for block in blocks_of("## TLS", tmp_path)]
+        answers += [reader.run(block) for block in blocks_of("## Tokens", tmp_path)]
+    assert '"defaults"' in answers[1]
 
 
 @pytest.mark.process
@@ -138,3 +146,48 @@ def test_a_backup_is_repeated_and_restored(tmp_path: Path) -> None:
         assert client.list_namespaces() == [("shop",)]
         client.append_files("shop.orders", [declared(orders, "again", "2026-05-03")])
         assert len(client.load_table("shop.orders").plan().files) == 3
+
+
+@pytest.mark.process
+def test_a_table_from_the_future_is_put_right(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    program, _ = blocks_of("## When a clock is wrong", tmp_path)
+    with running_server(tmp_path) as server, Client(server.url) as client:
+        monkeypatch.setenv("FRAZIL_URI", server.url)
+        put_right(client, program, monkeypatch)
+
+
+def put_right(client: Client, program: Block, monkeypatch: pytest.MonkeyPatch) -> None:
+    client.create_namespace("shop")
+    client.create_table("shop.orders", "id long")
+    client.append("shop.orders", [{"id": 1}])
+    right_s = client.load_table("shop.orders").metadata["last-updated-ms"] / 1000
+    for row in (2, 3):
+        time.sleep(0.002)
+        client.append("shop.orders", [{"id": row}])
+    files = client.load_table("shop.orders").plan().tasks
+    with monkeypatch.context() as clock:
+        clock.setattr(time, "time", lambda: right_s)
+        exec(program.text, {})
+    table = client.load_table("shop.orders")
+    assert len(table.snapshots) == 2
+    assert {task.data_file.file_path for task in table.plan().tasks} == {
+        task.data_file.file_path for task in files
+    }
+    assert sorted(client.scan("shop.orders").to_arrow()["id"].to_pylist()) == [1, 2, 3]
+
+
+def test_rows_from_the_future_are_dated_back(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    _, program = blocks_of("## When a clock is wrong", tmp_path)
+    with closing(connect(f"sqlite:///{tmp_path}/frazil.db")) as database:
+        database.migrate()
+        with closing(sqlite3.connect(tmp_path / "frazil.db", isolation_level=None)) as connection:
+            later_ms = int((time.time() + 365 * 24 * 3600) * 1000)
+            connection.execute("INSERT INTO commits VALUES ('a', 'committed', ?)", (later_ms,))
+        assert database.clock_skew_ms(int(time.time() * 1000)) > 0
+        monkeypatch.chdir(tmp_path)
+        exec(program.text, {})
+        assert database.clock_skew_ms(int(time.time() * 1000)) == 0

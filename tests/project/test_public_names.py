@@ -33,6 +33,7 @@ PUBLIC = {
         "Table",
         "Transaction",
         "ValidationError",
+        "View",
         "__version__",
         "bucket",
         "col",

@@ -199,6 +199,23 @@ def test_a_new_branch_begins_where_main_is(frazil: Catalog, table: Table) -> Non
         table.append(id_name(1), branch="t")
 
 
+def test_the_first_rows_of_a_table_go_to_main(
+    frazil: Catalog, stock: Catalog, namespace: str
+) -> None:
+    ours, reference = create(frazil, f"{namespace}.t"), create(stock, "ns.t")
+    for table in (ours, reference):
+        with pytest.raises(CommitFailedException, match="can only be written to the main BRANCH"):
+            table.append(rows(1), branch="audit")
+    assert data_files_on_disk(ours) == set()
+    for table in (ours, reference):
+        table.delete("id = 1", branch="audit")
+        with table.transaction() as transaction:
+            transaction.append(rows(1))
+            transaction.append(rows(2), branch="audit")
+        assert ids(table) == [1]
+        assert set(table.refs()) == {"main", "audit"}
+
+
 def test_a_staged_append_is_on_no_branch(frazil: Catalog, table: Table) -> None:
     commits = Commits(frazil)
     table.append(id_name(30), branch=None, snapshot_properties={"wap.id": "load-1"})

@@ -184,12 +184,12 @@ def test_wrong_methods_are_405_and_say_which_are_right(
 def test_config_names_exactly_the_routes_that_work(make_client: Callable[..., Client]) -> None:
     client = make_client(
         config_defaults={"s3.endpoint": "http://127.0.0.1:9000"},
-        config_overrides={"x": "y"},
+        config_overrides={"x": "y", "namespace-separator": "."},
         idempotency_key_lifetime="PT1H",
     )
     config = client("GET", "/v1/config?warehouse=any").json
     assert config["defaults"] == {"s3.endpoint": "http://127.0.0.1:9000"}
-    assert config["overrides"] == {"x": "y"}
+    assert config["overrides"] == {"x": "y", "namespace-separator": "%1F"}
     assert config["idempotency-key-lifetime"] == "PT1H"
     assert len(config["endpoints"]) == len(set(config["endpoints"])) == 29
     for endpoint in config["endpoints"]:

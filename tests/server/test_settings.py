@@ -187,8 +187,8 @@ def test_tokens_come_from_the_file_too(tmp_path: Path) -> None:
         all_tokens(Settings(tokens={"etl": ops}, tokens_file=str(path)))
     with pytest.raises(SettingsError, match="cannot be read"):
         all_tokens(Settings(tokens_file=str(tmp_path / "none")))
-    path.write_text("not an entry\n")
-    with pytest.raises(SettingsError, match="must contain name:sha256"):
+    path.write_text(f"etl:{DIGEST_B}\nnot an entry\n")
+    with pytest.raises(SettingsError, match=r"tokens, line 2: must contain name:sha256"):
         all_tokens(Settings(tokens_file=str(path)))
 
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -150,10 +151,28 @@ def test_sighup_reads_the_file_again(guarded: Guarded) -> None:
     assert guarded.may_change("etl")
 
 
+@contextmanager
+def sighup_of_children(is_ignored: bool) -> Iterator[None]:
+    """Choose what a child process begins with: `nohup` ignores SIGHUP, also for this test run."""
+    handler = signal.SIG_IGN if is_ignored else (lambda number, frame: None)
+    previous = signal.signal(signal.SIGHUP, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, previous)
+
+
 def test_sighup_stops_a_server_that_has_nothing_to_reload(tmp_path: Path) -> None:
-    with running_server(tmp_path) as server:
+    with sighup_of_children(is_ignored=False), running_server(tmp_path) as server:
         server.process.send_signal(signal.SIGHUP)
         assert server.process.wait(HANG_S) == 0
+
+
+def test_a_server_under_nohup_ignores_sighup(tmp_path: Path) -> None:
+    with sighup_of_children(is_ignored=True), running_server(tmp_path) as server:
+        status = Path(f"/proc/{server.process.pid}/status").read_text()
+        ignored = next(line for line in status.splitlines() if line.startswith("SigIgn"))
+        assert int(ignored.split()[1], 16) & 1 << signal.SIGHUP - 1
 
 
 def test_the_ready_message_names_the_public_url_and_the_tokens(tmp_path: Path) -> None:

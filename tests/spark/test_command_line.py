@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,7 +20,6 @@ from frazil.cli.shared.typed_names import BadName
 from frazil.cli.spark.file_rows import Source, format_of, on_condition
 from frazil.cli.spark.sql_command import json_value, statements_in
 from frazil.client.catalog_client import Client
-from tests.support.server import clean_environment
 
 Run = Callable[..., Result]
 
@@ -190,32 +187,6 @@ def test_an_error_of_spark_is_one_message(run: Run, server_url: str) -> None:
     assert "nothing" in message
     assert "JVM stacktrace" not in message
     assert "\n'Project" not in message
-
-
-@pytest.mark.process
-def test_without_pyspark_the_command_says_what_to_install(tmp_path: Path) -> None:
-    code = (
-        "import sys; sys.modules['pyspark'] = None\n"
-        "from importlib import util\n"
-        "found = util.find_spec\n"
-        "import frazil.cli.spark.spark_session as session\n"
-        "session.find_spec = lambda name: None if name == 'pyspark' else found(name)\n"
-        "from frazil.cli import main\n"
-        "sys.argv = ['frazil', 'spark', 'sql', 'SELECT 1']\n"
-        "main()"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path,
-        env=clean_environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 2
-    assert done.stderr == (
-        "frazil: not installed: pyspark. Type: pip install 'frazil[spark-local]'\n"
-    )
 
 
 # --- without Spark --------------------------------------------------------------------------------

@@ -13,18 +13,20 @@ from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from pyspark.sql import SparkSession
 
 from frazil.client.catalog_client import Client
+from frazil.client.declare.partition_terms import partition_spec
 from frazil.spark import connect
 from frazil.spark.core.progress import is_classic
-from frazil.spark.ddl.partition_terms import partition_spec
 from frazil.spark.schema.spark_types import iceberg_schema, spark_schema
 from frazil.spark.session import Session
 from frazil.spark.table import SparkTable
 from frazil.values.type_json import struct_to_json
+from frazil.wire.errors import BadRequest
 from tests.support.spark import runtime_settings
 
 pytestmark = pytest.mark.core
@@ -112,6 +114,17 @@ def test_a_scan_is_pruned_filtered_and_pinned(core: Session, namespace: str) -> 
     assert len(rows(table)) == len(START) + 1
     assert rows(table, snapshot=first.snapshot_id) == START
     assert rows(table, from_snapshot=first.snapshot_id, columns=["id"]) == [(100,)]
+
+
+def test_plain_spark_sql_knows_the_catalog(core: Session, namespace: str) -> None:
+    table, name = orders(core, namespace, "copy-on-write"), f"lake_{uuid4().hex[:8]}"
+    connect(core.spark, core.context.uri, client=core.client, sql_catalog=name)
+    query = f"SELECT * FROM {name}.{table}"
+    if runtime_settings():
+        assert core.spark.sql(query).count() == len(START)
+        return
+    with pytest.raises(Exception, match=r"Write session\.sql"):
+        core.spark.sql(query).count()
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -222,3 +235,16 @@ def test_a_stream_is_written(
 def test_nothing_reached_for_the_jvm_beside_connect(spark: SparkSession) -> None:
     """Only a terminal's display loads the one module with features for classic Spark."""
     assert "frazil.spark.core.stage_bars" not in sys.modules or is_classic(spark)
+
+
+def test_views_and_temporary_views_show_the_rows_of_now(core: Session, namespace: str) -> None:
+    table = orders(core, namespace, "merge-on-read")
+    core.sql(f"CREATE VIEW {namespace}.v (number, item) AS SELECT id, item FROM {table}")
+    core.sql(f"CREATE OR REPLACE TEMPORARY VIEW few AS SELECT number FROM {namespace}.v")
+    core.sql(f"DELETE FROM {table} WHERE id > 1")
+    for view in (f"{namespace}.v", "few"):
+        rows = core.sql(f"SELECT number FROM {view} ORDER BY number").collect()
+        assert [row[0] for row in rows] == [0, 1]
+    with pytest.raises(BadRequest, match=f"the query of view {namespace}.w fails"):
+        core.sql(f"CREATE VIEW {namespace}.w AS SELECT nope FROM {table}")
+    core.sql("DROP VIEW few")

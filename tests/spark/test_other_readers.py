@@ -1,4 +1,4 @@
-"""PyIceberg, DuckDB and the next scan read what Spark has written."""
+"""PyIceberg, DuckDB, the client and the next scan read what Spark has written."""
 
 from __future__ import annotations
 
@@ -105,6 +105,8 @@ def test_others_read_what_statements_have_written(
     assert len(expected) == 20 + 4 - 3 - 1 + 3
     assert by_duckdb(duck, name) == expected
     assert by_pyiceberg(pyiceberg, name) == expected
+    by_client = session.client.scan(name).to_pylist()
+    assert plain([tuple(row.values()) for row in by_client]) == expected
     assert strays(session, name) == set()
 
 

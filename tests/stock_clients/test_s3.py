@@ -10,6 +10,8 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.types import IntegerType
 
+from frazil import Client
+from frazil.wire.errors import BadRequest
 from tests.stock_clients.stock import (
     ID_NAME,
     duck_rows,
@@ -125,3 +127,26 @@ def test_duckdb_works_on_s3(on_s3: RunningServer, s3_server: S3Server, iceberg_s
         assert duck_rows(duck, "SELECT count(*) FROM ice.db.t") == [(5,)]
         duck.execute("DROP TABLE ice.db.c")
     assert iceberg_s3.list_tables("db") == [("db", "t")]
+
+
+def test_rows_of_the_client(on_s3: RunningServer) -> None:
+    keys = {"s3.access-key-id": ACCESS_KEY_ID, "s3.secret-access-key": SECRET_ACCESS_KEY}
+    with Client(on_s3.url, properties=keys) as client:
+        client.create_namespace("rows")
+        modes = {f"write.{command}.mode": "merge-on-read" for command in ("delete", "merge")}
+        table = client.create_table(
+            "rows.t", "id long not null, name string", format_version=3, properties=modes
+        )
+        table.append([{"id": number, "name": "a"} for number in range(5)])
+        table.delete("id = 1")
+        table.upsert([{"id": 2, "name": "b"}, {"id": 9, "name": "c"}], ["id"])
+        with pytest.raises(BadRequest, match="column nope"):
+            table.append([{"id": 7, "nope": 1}])
+        rows = client.scan("rows.t").to_arrow().sort_by("id").to_pylist()
+        assert [tuple(row.values()) for row in rows] == [
+            (0, "a"),
+            (2, "b"),
+            (3, "a"),
+            (4, "a"),
+            (9, "c"),
+        ]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -20,7 +18,6 @@ from frazil.store.s3_settings import S3Settings
 from frazil.store.store_router import RoutingStore, open_store
 from frazil.wire.errors import BadRequest
 from tests.support.memory_store import MemoryStore
-from tests.support.patience import HANG_S
 from tests.support.s3 import S3Server
 
 
@@ -91,34 +88,6 @@ def test_the_servers_store_has_files_and_s3(
         for root in (f"{s3_bucket}/router", str(tmp_path)):
             prove_put_if_absent(store, root)
         store.close()
-
-
-@pytest.mark.process
-def test_local_files_need_no_extra_and_s3_says_what_to_install(tmp_path: Path) -> None:
-    """The test runs in a Python where obstore cannot be imported."""
-    script = """
-import sys
-sys.modules["obstore"] = None
-from frazil.store.object_store import StoreError
-from frazil.store.store_router import open_store
-store = open_store()
-store.put_new(f"{sys.argv[1]}/a", [b"content"])
-try:
-    store.get("s3://bucket/a")
-except StoreError as error:
-    print(error)
-"""
-    ended = subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        timeout=HANG_S,
-        env={"PYTHONPATH": ":".join(sys.path)},
-    )
-
-    assert ended.returncode == 0, ended.stderr
-    assert "pip install 'frazil[s3]'" in ended.stdout
-    assert (tmp_path / "a").read_bytes() == b"content"
 
 
 def test_a_store_that_changes_what_it_refuses_to_write_is_found_out() -> None:

@@ -1,9 +1,10 @@
 """Runs the commands of a document, block by block and in order.
 
 Bash runs a fence marked `sh`, this Python runs `python`, and DuckDB runs `sql`. Fences with any
-other mark do not run. `frazil serve` starts in the background and must be ready before the next
-line. `make ...` is a dry run, because the tests themselves run inside one. A free port replaces
-the port 8181.
+other mark do not run. Each command is a process of its own, but `export NAME=value` and `cd FOLDER`
+last, as in a terminal. `frazil serve` starts in the background and must be ready before the next
+line. `make ...` is a dry run, because the tests themselves run inside one, and `.venv` is the
+environment of the tests. A free port replaces the port 8181.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from tests.support.patience import HANG_S
 from tests.support.server import clean_environment, running_server
 
 FENCE = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```\s*$", re.MULTILINE | re.DOTALL)
+HERE_DOCUMENT = re.compile(r"<<-?\s*['\"]?(\w+)")
 LANGUAGES = ("sh", "python", "sql")
 PORT = "8181"
 
@@ -61,11 +63,9 @@ class Reader:
         self._port = str(free_port())
         self._stack = ExitStack()
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-        # The free port must also replace the default port of commands that do not name one.
+        # Each command has its own shell, so a variable that the document exports is set here.
         address = f"http://127.0.0.1:{self._port}"
-        self._environment = clean_environment(
-            {"PATH": path, "PYICEBERG_CATALOG__DEFAULT__URI": address}
-        )
+        self._environment = clean_environment({"PATH": path, "FRAZIL_URI": address})
 
     def __enter__(self) -> Reader:
         return self
@@ -85,15 +85,33 @@ class Reader:
                 return self._sql(text)
 
     def _command(self, command: str) -> str:
+        if HERE_DOCUMENT.search(command):
+            return self._bash(command)
         words = shlex.split(command, comments=True)
+        if words[:1] == ["export"]:
+            name = words[1].partition("=")[0]
+            self._environment[name] = self._bash(f'{command}; printf %s "${name}"')
+            return ""
+        if words[:1] == ["cd"]:
+            self._directory /= words[1]
+            return ""
+        if words == [".", ".venv/bin/activate"]:
+            assert (Path(sys.prefix) / "bin" / "activate").is_file()
+            return ""
         if words[:2] == ["frazil", "serve"] or words[:2] == ["make", "serve"]:
             flags = [word for word in words[2:] if word != "&"]
             if "--port" not in flags:
                 flags += ["--port", self._port]
-            self._stack.enter_context(running_server(self._directory, *flags))
+            with_tls = "--tls-cert" in flags
+            ca_file = self._directory / flags[flags.index("--tls-cert") + 1] if with_tls else None
+            server = running_server(self._directory, *flags, ca_file=ca_file)
+            self._stack.enter_context(server)
             return ""
         if words[:1] == ["make"]:
             return self._output(["make", "--dry-run", *words[1:]], ROOT)
+        return self._bash(command)
+
+    def _bash(self, command: str) -> str:
         return self._output(["bash", "-euo", "pipefail", "-c", command])
 
     def _output(self, command: list[str], directory: Path | None = None) -> str:
@@ -134,6 +152,8 @@ def _commands(text: str) -> Iterator[str]:
 
 
 def _is_open(command: str) -> bool:
+    if marker := HERE_DOCUMENT.search(command):
+        return command.rpartition("\n")[2].strip() != marker[1]
     try:
         shlex.split(command, comments=True)
     except ValueError:

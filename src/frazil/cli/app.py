@@ -2,28 +2,49 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated
 
 import typer
 
 import frazil
+from frazil.cli.shared.command_group import GROUP_SETTINGS, CommandGroup
 from frazil.cli.shared.setting_options import Output, OutputOption, takes_settings
 from frazil.cli.spark import spark_commands
-from frazil.cli.tables import table_commands
+from frazil.cli.tables import (
+    column_commands,
+    lifecycle_commands,
+    namespace_commands,
+    table_commands,
+    view_commands,
+)
 from frazil.settings import Resolved
 
 app = typer.Typer(
     name="frazil",
+    cls=CommandGroup,
+    context_settings=GROUP_SETTINGS,
     help="An Apache Iceberg REST catalog.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-config_app = typer.Typer(help="The server's settings.", no_args_is_help=True)
-token_app = typer.Typer(help="Access tokens for clients.", no_args_is_help=True)
+config_app = typer.Typer(
+    cls=CommandGroup, help="Settings of the server and of clients.", no_args_is_help=True
+)
+token_app = typer.Typer(cls=CommandGroup, help="Access tokens for clients.", no_args_is_help=True)
 app.add_typer(config_app, name="config")
 app.add_typer(token_app, name="token")
+
+
+class Shell(StrEnum):
+    """Shells with completion."""
+
+    BASH = "bash"
+    ZSH = "zsh"
+    FISH = "fish"
+    POWERSHELL = "powershell"
 
 
 def _version(requested: bool) -> None:
@@ -54,7 +75,7 @@ def serve(resolved: Resolved, output: OutputOption = Output.TEXT) -> None:
 @config_app.command("show")
 @takes_settings
 def config_show(resolved: Resolved, output: OutputOption = Output.TEXT) -> None:
-    """Print each setting with its value and source."""
+    """Print each setting of the server and each variable of clients, with value and source."""
     from frazil.cli.server.server_commands import show_settings
 
     show_settings(resolved, output)
@@ -92,5 +113,23 @@ def doctor(
     examine(resolved, tuple(require or ()), output)
 
 
-table_commands.register(app)
+@app.command()
+def completion(
+    shell: Annotated[Shell, typer.Argument(metavar="SHELL", help="bash, zsh, fish or powershell.")],
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Print the script that completes commands, options and table names in a shell."""
+    from frazil.cli.shared.shell_completion import print_script
+
+    print_script(shell, output)
+
+
+for commands in (
+    table_commands,
+    lifecycle_commands,
+    column_commands,
+    namespace_commands,
+    view_commands,
+):
+    commands.register(app)
 spark_commands.register(app)

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from frazil.client.catalog_config import (
-    DEFAULT_URI,
-    catalog_properties,
+    CA_FILE_PROPERTY,
     client_arguments,
     outage_timeout_of,
+    resolve_catalog,
 )
-from frazil.client.declare.client_table import Snapshot, Table
+from frazil.client.declare import view_updates
+from frazil.client.declare.client_table import Snapshot, SnapshotChoice, Table
+from frazil.client.declare.client_view import LoadedView, View
 from frazil.client.declare.metadata_updates import creation
 from frazil.client.declare.table_verbs import (
     CatalogVerbs,
@@ -26,6 +28,8 @@ from frazil.client.declare.table_verbs import (
     TableName,
     Transaction,
 )
+from frazil.client.declare.view_updates import ViewDefinition
+from frazil.client.rows.row_verbs import CatalogRowVerbs
 from frazil.client.send.catalog_calls import (
     NAMESPACE_SEPARATOR,
     Calls,
@@ -37,19 +41,21 @@ from frazil.client.send.catalog_calls import (
     namespace_path,
     table_path,
     tables_path,
+    view_path,
+    views_path,
 )
 from frazil.client.send.http_transport import DEFAULT_TIMEOUT_S, Answer, HttpTransport, Transport
 from frazil.client.send.outages import OUTAGE_TIMEOUT_S
 from frazil.client.send.retry_policy import RetryPolicy
 from frazil.client.send.submit import Request
-from frazil.wire.errors import BadRequest, CommitStateUnknown
+from frazil.wire.errors import AlreadyExists, BadRequest, CommitStateUnknown, NoSuchView
 from frazil.wire.file_actions import MAIN, Once
 from frazil.wire.identifiers import Identifier, Namespace
 from frazil.wire.rest_messages import (
     CommitTableRequest,
     CommitTransactionRequest,
+    CommitViewRequest,
     CreateNamespaceRequest,
-    CreateTableRequest,
     RegisterTableRequest,
     RenameTableRequest,
     TableIdentifier,
@@ -60,6 +66,7 @@ from frazil.wire.rest_updates import AssertTableUUID, TableRequirement
 
 if TYPE_CHECKING:
     from frazil.client.declare.scan_plans import Plan, PlanExtras
+    from frazil.client.declare.table_definition import CreateOptions, SchemaInput
     from frazil.wire.scan_planning import PlanTableScanRequest
 
 _MINIMAL = {"Prefer": "return=minimal"}
@@ -83,22 +90,25 @@ class _CommittedTables(Struct, frozen=True):
     tables: tuple[_Committed, ...]
 
 
-class CreateOptions(TypedDict, total=False):
-    """Optional parts of a new table; the JSON parts are those of Iceberg's specification."""
+class ViewOptions(TypedDict, total=False):
+    """Optional parts of a version of a view, with those that belong to the whole view."""
 
-    partition_spec: Mapping[str, Any] | None
-    write_order: Mapping[str, Any] | None
+    default_namespace: Namespace | None
+    """Where unqualified names of the text belong; by default the view's own namespace."""
+    default_catalog: str | None
     location: str | None
-    properties: Mapping[str, str] | None
+    properties: Mapping[str, str]
+    summary: Mapping[str, str]
 
 
-class Client(CatalogVerbs[Commit]):
+class Client(CatalogVerbs[Commit], CatalogRowVerbs):
     """A catalog. It is safe for use from several threads. Close it, or use it in `with`."""
 
     def __init__(
         self,
-        uri: str = DEFAULT_URI,
+        uri: str | None = None,
         *,
+        catalog: str | None = None,
         token: str | None = None,
         warehouse: str | None = None,
         prefix: str | None = None,
@@ -112,9 +122,10 @@ class Client(CatalogVerbs[Commit]):
         outage_timeout_s: float | None = None,
         outage_default_s: float = OUTAGE_TIMEOUT_S,
     ) -> None:
-        """Create a client of the catalog at `uri`.
+        """Create a client of the catalog at `uri`, or of the configured catalog `catalog`.
 
-        `retry` wins over the `commit.retry.*` properties of tables. `transport` replaces all
+        Without both, `FRAZIL_URI` or the configuration names the address; `resolve_catalog` says
+        how. `retry` wins over the `commit.retry.*` properties of tables. `transport` replaces all
         options of the connection. `properties`, such as `s3.access-key-id`, are for reading
         Parquet footers.
 
@@ -125,14 +136,21 @@ class Client(CatalogVerbs[Commit]):
         """
         self._properties = dict(properties or {})
         self._http = None
+        address = None
         if transport is None:
+            named = {"uri": uri, "token": token, "warehouse": warehouse, CA_FILE_PROPERTY: ca_file}
+            resolved = resolve_catalog(named, catalog=catalog)
+            arguments = client_arguments(resolved.properties)
+            self._properties = {**resolved.storage_properties, **self._properties}
+            warehouse, prefix = arguments.get("warehouse"), prefix or arguments.get("prefix")
+            address = arguments["uri"]
             transport = self._http = HttpTransport(
-                uri,
-                token=token,
-                headers=headers or {},
+                arguments["uri"],
+                token=arguments.get("token"),
+                headers={**arguments.get("headers", {}), **(headers or {})},
                 timeout_s=timeout_s,
-                ca_file=ca_file,
-                client_certificate=client_certificate,
+                ca_file=arguments.get("ca_file"),
+                client_certificate=client_certificate or arguments.get("client_certificate"),
             )
         if outage_timeout_s is None:
             outage_timeout_s = outage_timeout_of(self._properties)
@@ -141,21 +159,10 @@ class Client(CatalogVerbs[Commit]):
             warehouse=warehouse,
             prefix=prefix,
             retry=retry,
-            address=None if self._http is None else uri,
+            address=address,
             outage_timeout_s=outage_timeout_s,
             outage_default_s=outage_default_s,
         )
-
-    @classmethod
-    def from_config(cls, name: str | None = None, **overrides: Any) -> Client:
-        """Create a client of the catalog in `.pyiceberg.yaml` and `PYICEBERG_CATALOG__*`."""
-        properties = catalog_properties(name)
-        arguments: dict[str, Any] = {
-            **client_arguments(properties),
-            "properties": properties,
-            **overrides,
-        }
-        return cls(**arguments)
 
     def close(self) -> None:
         if self._http is not None:
@@ -206,10 +213,7 @@ class Client(CatalogVerbs[Commit]):
     def list_tables(self, namespace: NamespaceName) -> list[Identifier]:
         return self._identifiers(tables_path(namespace_of(namespace)))
 
-    def list_views(self, namespace: NamespaceName) -> list[Identifier]:
-        return self._identifiers(f"{namespace_path(namespace_of(namespace))}/views")
-
-    def load_table(self, name: IdentifierName, snapshots: Literal["all", "refs"] = "all") -> Table:
+    def load_table(self, name: IdentifierName, snapshots: SnapshotChoice = "all") -> Table:
         """Load a table; with `snapshots="refs"` only the snapshots that refs point to."""
         identifier = identifier_of(name)
         answer = self._calls.get(table_path(identifier), {"snapshots": snapshots})
@@ -221,42 +225,40 @@ class Client(CatalogVerbs[Commit]):
     def create_table(
         self,
         name: IdentifierName,
-        schema: Mapping[str, Any],
+        schema: SchemaInput,
+        *,
+        if_not_exists: bool = False,
         **options: Unpack[CreateOptions],
     ) -> Table:
-        """Create a table; its parts are given in the JSON of Iceberg's specification."""
-        return self._create(name, schema, options, stage=False)
+        """Create a table.
+
+        `schema` is a pyarrow schema, a text such as `"id long not null, at timestamptz"`, a mapping
+        from names to types, or the JSON of Iceberg's specification. With `if_not_exists`, return
+        the table that is there already, whatever its columns are.
+        """
+        try:
+            return self._create(name, schema, options, stage=False)
+        except AlreadyExists:
+            if not if_not_exists:
+                raise
+        return self.load_table(name)
 
     def stage_table(
         self,
         name: IdentifierName,
-        schema: Mapping[str, Any],
+        schema: SchemaInput,
         **options: Unpack[CreateOptions],
     ) -> Table:
         """Return a table that its first change creates: it appears with its data, or not at all."""
         return self._create(name, schema, options, stage=True)
 
     def _create(
-        self,
-        name: IdentifierName,
-        schema: Mapping[str, Any],
-        options: CreateOptions,
-        *,
-        stage: bool,
+        self, name: IdentifierName, schema: SchemaInput, options: CreateOptions, *, stage: bool
     ) -> Table:
-        unknown = options.keys() - CreateOptions.__annotations__.keys()
-        if unknown:
-            raise TypeError(f"unknown options of a table: {', '.join(sorted(unknown))}")
+        from frazil.client.declare.table_definition import creation_request
+
         identifier = identifier_of(name)
-        request = CreateTableRequest(
-            name=identifier.name,
-            schema=_raw(schema),
-            location=options.get("location"),
-            partition_spec_json=_raw(options.get("partition_spec")),
-            write_order_json=_raw(options.get("write_order")),
-            stage_create=stage,
-            properties=dict(options.get("properties") or {}),
-        )
+        request = creation_request(identifier, schema, options, stage=stage)
         answer = self._post(tables_path(identifier.namespace), request)
         table = self._table(identifier, decode(answer, _Loaded, CommitStateUnknown))
         return replace(table, is_staged=stage)
@@ -278,6 +280,13 @@ class Client(CatalogVerbs[Commit]):
         query = {"purgeRequested": "true" if purge else "false"}
         self._delete(table_path(identifier_of(name)), query)
 
+    def unregister_table(self, name: IdentifierName) -> str:
+        """Remove a table from the catalog without its files; return its metadata location."""
+        path = self._calls.path(f"{table_path(identifier_of(name))}/unregister")
+        request = Request("POST", path)
+        answer = self._calls.submit(lambda: request).answer
+        return decode(answer, _Loaded, CommitStateUnknown).metadata_location or ""
+
     def rename_table(
         self,
         name: IdentifierName,
@@ -297,6 +306,93 @@ class Client(CatalogVerbs[Commit]):
         if ref == MAIN and MAIN not in loaded.refs:
             return []
         return list(loaded.ancestors(ref))
+
+    # --- views ---------------------------------------------------------------------------------
+
+    def list_views(self, namespace: NamespaceName) -> list[Identifier]:
+        return self._identifiers(views_path(namespace_of(namespace)))
+
+    def load_view(self, name: IdentifierName) -> View:
+        identifier = identifier_of(name)
+        return decode(self._calls.get(view_path(identifier)), LoadedView).view(identifier)
+
+    def view_exists(self, name: IdentifierName) -> bool:
+        return self._calls.exists(view_path(identifier_of(name)))
+
+    def create_view(
+        self,
+        name: IdentifierName,
+        schema: SchemaInput,
+        sql: str | Mapping[str, str],
+        **options: Unpack[ViewOptions],
+    ) -> View:
+        """Create a view. `sql` is a text in Spark's dialect, or has the texts by dialect.
+
+        `schema` describes the columns of the query, as for `create_table`.
+        """
+        identifier = identifier_of(name)
+        request = view_updates.creation(identifier, ViewDefinition(schema, sql, **options))
+        answer = self._post(views_path(identifier.namespace), request)
+        return decode(answer, LoadedView, CommitStateUnknown).view(identifier)
+
+    def replace_view(
+        self,
+        name: IdentifierName,
+        schema: SchemaInput,
+        sql: str | Mapping[str, str],
+        *,
+        or_create: bool = False,
+        **options: Unpack[ViewOptions],
+    ) -> View:
+        """Give a view a new version. `properties` are set; the view keeps its others."""
+        definition = ViewDefinition(schema, sql, **options)
+        if not or_create:
+            return self._change_view(name, lambda view: view_updates.replacement(view, definition))
+        try:
+            return self.replace_view(name, schema, sql, **options)
+        except NoSuchView:
+            pass
+        try:
+            return self.create_view(name, schema, sql, **options)
+        except AlreadyExists as taken:
+            try:
+                return self.replace_view(name, schema, sql, **options)
+            except NoSuchView:
+                raise taken from None  # The name is that of a table.
+
+    def update_view(
+        self,
+        name: IdentifierName,
+        updates: Mapping[str, str] | None = None,
+        removals: Iterable[str] = (),
+    ) -> View:
+        """Set and remove properties of a view."""
+        removed = tuple(removals)
+        return self._change_view(
+            name, lambda view: view_updates.property_change(view, updates or {}, removed)
+        )
+
+    def rename_view(self, name: IdentifierName, to: IdentifierName) -> None:
+        request = RenameTableRequest(
+            table_identifier(identifier_of(name)), table_identifier(identifier_of(to))
+        )
+        self._post("views/rename", request)
+
+    def drop_view(self, name: IdentifierName) -> None:
+        self._delete(view_path(identifier_of(name)))
+
+    def _change_view(
+        self, name: IdentifierName, change: Callable[[View], CommitViewRequest]
+    ) -> View:
+        """Commit a change, which is built again on the current metadata if that has moved."""
+        identifier = identifier_of(name)
+        path = self._calls.path(view_path(identifier))
+
+        def build() -> Request:
+            return Request("POST", path, msgspec.json.encode(change(self.load_view(identifier))))
+
+        answer = self._calls.submit(build, rebuilds=True).answer
+        return decode(answer, LoadedView, CommitStateUnknown).view(identifier)
 
     # --- changes -------------------------------------------------------------------------------
 
@@ -349,10 +445,7 @@ class Client(CatalogVerbs[Commit]):
         """
         if table.is_staged or not any(change.rebuilds for change in changes):
             return table
-        loaded = self.load_table(table.identifier)
-        if loaded.uuid != table.uuid:
-            raise BadRequest(f"{table} is another table now than when it was loaded: load it again")
-        return loaded
+        return self._reload(table)
 
     def _table(self, identifier: Identifier, loaded: _Loaded) -> Table:
         catalog = self._calls.config
@@ -366,7 +459,15 @@ class Client(CatalogVerbs[Commit]):
             config,
             committer=self._commit,
             planner=self._plan,
+            reloader=self._reload,
+            retries=lambda table: self._calls.retry_budget(table.properties),
         )
+
+    def _reload(self, table: Table, snapshots: SnapshotChoice = "all") -> Table:
+        loaded = self.load_table(table.identifier, snapshots)
+        if loaded.uuid != table.uuid:
+            raise BadRequest(f"{table} is another table now than when it was loaded: load it again")
+        return loaded
 
     def _plan(
         self,
@@ -433,7 +534,3 @@ def _commit_of(identifier: Identifier, committed: _Committed, attempts: int) -> 
         already_committed=committed.already_committed,
         attempts=attempts,
     )
-
-
-def _raw(document: Mapping[str, Any] | None) -> Raw:
-    return Raw(msgspec.json.encode(document))

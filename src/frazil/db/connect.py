@@ -6,6 +6,7 @@ from typing import Final
 
 from frazil.db.base import Database, DatabaseRefused
 from frazil.db.sqlite import SqliteDatabase
+from frazil.extras import install_command
 
 _SQLITE: Final = "sqlite:///"
 _POSTGRES: Final = ("postgresql://", "postgres://")
@@ -34,7 +35,7 @@ def _connect_postgres(url: str) -> Database:
         import psycopg  # noqa: F401  (its absence is told apart from a mistake of our own)
     except ImportError as error:
         raise DatabaseRefused(
-            f"PostgreSQL needs its driver ({error}): pip install 'frazil[postgres]'"
+            f"PostgreSQL needs its driver ({error}). Type: {install_command('postgres')}"
         ) from error
     from frazil.db.postgres import PostgresDatabase
 

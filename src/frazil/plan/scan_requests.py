@@ -15,6 +15,7 @@ from frazil.format.metadata.snapshots import Snapshot
 from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.read.filters import BoundFilter, bound_filter, every_row
 from frazil.wire.errors import BadRequest
+from frazil.wire.near_names import name_hint
 from frazil.wire.scan_planning import PlanTableScanRequest, check_plan_request
 
 _APPEND: Final = "append"
@@ -127,7 +128,8 @@ def _check_selected(request: PlanTableScanRequest, metadata: TableMetadata, sche
             for candidate in (schema, *metadata.schemas)
         )
         if not known and not name.startswith("_"):
-            raise BadRequest(f"select[{index}]: the table has no column {name!r}")
+            hint = name_hint(name, schema.full_names.values(), "columns")
+            raise BadRequest(f"select[{index}]: the table has no column {name!r}; {hint}")
 
 
 def _check_columns(
@@ -141,5 +143,6 @@ def _check_columns(
         if column is not None:
             ids.add(column.field_id)
         elif not name.startswith("_"):
-            raise BadRequest(f"{json_path}[{index}]: the table has no column {name!r}")
+            hint = name_hint(name, schema.full_names.values(), "columns")
+            raise BadRequest(f"{json_path}[{index}]: the table has no column {name!r}; {hint}")
     return frozenset(ids)

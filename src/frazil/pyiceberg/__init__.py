@@ -38,4 +38,5 @@ __getattr__ = lazy_names(
         "load_catalog": "frazil.pyiceberg.frazil_catalog",
         "retrying": "frazil.pyiceberg.retry.retrying_transaction",
     },
+    extra="pyiceberg",
 )

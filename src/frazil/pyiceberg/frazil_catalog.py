@@ -7,15 +7,19 @@ Only commits differ. Sessions, authentication, namespaces, views and scans are P
 
 from __future__ import annotations
 
-from typing import Any, Final
+import os
+from collections.abc import Mapping
+from typing import Any, Final, cast
 
 import msgspec
 import pyiceberg.catalog
 import requests
-from pyiceberg.catalog import PY_CATALOG_IMPL, TOKEN, URI, Catalog
+from pyiceberg.catalog import PY_CATALOG_IMPL, TOKEN, TYPE, URI, Catalog
 from pyiceberg.catalog.rest import (
     AUTHORIZATION_HEADER,
     BEARER_PREFIX,
+    CA_BUNDLE,
+    SSL,
     Capability,
     Endpoints,
     RestCatalog,
@@ -28,7 +32,14 @@ from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 from pyiceberg.utils.config import Config
 
-from frazil.client.catalog_config import outage_timeout_of
+from frazil.client.catalog_config import (
+    CA_FILE_PROPERTY,
+    CATALOG_VARIABLE,
+    CLIENT_VARIABLES,
+    URI_VARIABLE,
+    outage_timeout_of,
+    resolve_catalog,
+)
 from frazil.client.send.catalog_calls import CatalogConfig
 from frazil.client.send.http_transport import DEFAULT_TIMEOUT_S
 from frazil.client.send.outages import OutagePolicy, Outages
@@ -54,9 +65,10 @@ class FrazilCatalog(RestCatalog):
     """How long the server remembers an Idempotency-Key; None if it does not support keys."""
 
     def __init__(self, name: str, **properties: str) -> None:
-        if PY_CATALOG_IMPL in properties:
+        if PY_CATALOG_IMPL in properties and not _is_replaced_by_variables(name, properties):
             # PyIceberg's `load_catalog` passes the configured properties only to its own catalogs.
             properties = {**_configured(name), **properties}
+        properties = {**_of_variables(properties), **properties}
         check_catalog_properties(properties)
         self._timeout_s = _timeout_s(properties)
         self._outages = Outages(properties.get(URI), OutagePolicy.of(outage_timeout_of(properties)))
@@ -154,15 +166,40 @@ class FrazilCatalog(RestCatalog):
 
 
 def load_catalog(name: str | None = None, **properties: str | None) -> Catalog:
-    """Load a catalog like PyIceberg, but read `py-catalog-impl` from the configuration file too.
+    """Load a catalog like PyIceberg, but also by the variables of Frazil's clients.
 
-    PyIceberg 0.12 reads it only from the arguments and otherwise opens a plain REST catalog.
+    A catalog without configuration is a FrazilCatalog at FRAZIL_URI. PyIceberg 0.12 reads
+    `py-catalog-impl` only from the arguments; here the configuration may name it too.
     """
-    name = Config().get_default_catalog_name() if name is None else name
-    implementation = _configured(name).get(PY_CATALOG_IMPL)
-    if implementation and PY_CATALOG_IMPL not in properties:
+    if name is None:
+        name = os.environ.get(CATALOG_VARIABLE) or Config().get_default_catalog_name()
+    configured = _configured(name)
+    implementation = configured.get(PY_CATALOG_IMPL)
+    if not configured or _is_replaced_by_variables(name, properties):
+        if not properties.keys() & {URI, TYPE, PY_CATALOG_IMPL}:
+            return FrazilCatalog(name, **cast(dict[str, str], properties))
+    elif implementation and PY_CATALOG_IMPL not in properties:
         properties = {**properties, PY_CATALOG_IMPL: implementation}
     return pyiceberg.catalog.load_catalog(name, **properties)
+
+
+def _is_replaced_by_variables(name: str, properties: Mapping[str, object]) -> bool:
+    """Return whether FRAZIL_URI wins over the configuration of this catalog.
+
+    It wins over the default catalog, but not over one that the caller or FRAZIL_CATALOG names.
+    """
+    if URI in properties or not os.environ.get(URI_VARIABLE) or os.environ.get(CATALOG_VARIABLE):
+        return False
+    return bool(name == Config().get_default_catalog_name())
+
+
+def _of_variables(properties: Properties) -> dict[str, Any]:
+    """Return the address and what the variables of its server set, in PyIceberg's form."""
+    resolved = resolve_catalog({URI: properties.get(URI)}).properties
+    names = {each.property for each in CLIENT_VARIABLES}
+    found: dict[str, Any] = {name: text for name, text in resolved.items() if name in names}
+    ca_file = found.pop(CA_FILE_PROPERTY, None)
+    return found if ca_file is None else {**found, SSL: {CA_BUNDLE: ca_file}}
 
 
 def _configured(name: str) -> dict[str, Any]:

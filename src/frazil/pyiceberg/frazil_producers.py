@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.expressions import AlwaysFalse, AlwaysTrue, BooleanExpression
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile, ManifestContent
@@ -99,6 +100,11 @@ class _FineGrained(_SnapshotProducer[Any]):
         if change is None:
             return (), ()
         metadata = self._transaction.table_metadata
+        if not metadata.snapshots and self._target_branch not in (None, MAIN_BRANCH):
+            # PyIceberg refuses this too. The table would have rows, but an empty main.
+            raise CommitFailedException(
+                f"Table has no snapshots and can only be written to the {MAIN_BRANCH} BRANCH."
+            )
         is_removed, paths = self._removed_files()
         snapshot = PendingSnapshot.of(
             metadata,

@@ -25,7 +25,6 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import IcebergType, NestedField
 
 from frazil.datafiles.arrow.metadata_columns import LINEAGE
-from frazil.datafiles.footers.footer_metrics import count_map, value_map
 from frazil.values.single_value import InvalidValue, to_json
 from frazil.values.type_json import parse_type
 from frazil.values.types import Type, TypeId
@@ -143,16 +142,22 @@ def _partition_value(field: NestedField, value: Any) -> Any:
 
 
 def _counts(counts: Mapping[int, int] | None) -> CountMap | None:
-    return count_map(_of_columns(counts))
+    if counts is None:
+        return None
+    own = _of_columns(counts)
+    return CountMap(tuple(own), tuple(own.values()))
 
 
 def _bounds(bounds: Mapping[int, bytes] | None) -> ValueMap | None:
-    return value_map({key: value.hex() for key, value in _of_columns(bounds).items()})
+    if bounds is None:
+        return None
+    own = _of_columns(bounds)
+    return ValueMap(tuple(own), tuple(value.hex() for value in own.values()))
 
 
-def _of_columns(metrics: Mapping[int, V] | None) -> dict[int, V]:
+def _of_columns(metrics: Mapping[int, V]) -> dict[int, V]:
     """Drop the metrics of row lineage, whose columns are not in the table's schema."""
-    return {key: value for key, value in (metrics or {}).items() if key not in _LINEAGE_IDS}
+    return {key: value for key, value in metrics.items() if key not in _LINEAGE_IDS}
 
 
 # --- filters ------------------------------------------------------------------------------------

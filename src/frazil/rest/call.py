@@ -261,7 +261,7 @@ class _GzipBody(_PlainBody):
 
 T = TypeVar("T")
 
-_LEVEL_SEPARATOR = "\x1f"
+LEVEL_SEPARATOR = "\x1f"
 _MAX_QUERY_FIELDS = 100
 
 
@@ -299,7 +299,7 @@ class Call:
 
     def namespace(self) -> Namespace:
         text = decoded(self.segments["namespace"], "namespace")
-        namespace = check_namespace(text.split(_LEVEL_SEPARATOR))
+        namespace = check_namespace(text.split(LEVEL_SEPARATOR))
         if self.subject is None:
             self.subject = ".".join(namespace)
         return namespace
@@ -354,7 +354,7 @@ class Call:
         text = self.query("parent")
         if not text:
             return ()
-        parent = check_namespace(text.split(_LEVEL_SEPARATOR))
+        parent = check_namespace(text.split(LEVEL_SEPARATOR))
         self.subject = ".".join(parent)
         return parent
 

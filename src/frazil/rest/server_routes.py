@@ -7,8 +7,9 @@ import logging
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
-from frazil.rest.call import Call
+from frazil.rest.call import LEVEL_SEPARATOR, Call
 from frazil.rest.reply import Reply, json_reply
 from frazil.wire.errors import ServiceUnavailable
 from frazil.wire.rest_messages import ConfigResponse
@@ -26,7 +27,8 @@ async def get_config(app: RestApp, call: Call) -> Reply:
     settings = app.settings
     config = ConfigResponse(
         defaults=dict(settings.config_defaults),
-        overrides=dict(settings.config_overrides),
+        # The specification's default, named because Iceberg's reference server names another one.
+        overrides={**settings.config_overrides, "namespace-separator": quote(LEVEL_SEPARATOR)},
         # A client that reads this already knows /v1/config.
         endpoints=tuple(
             route.endpoint

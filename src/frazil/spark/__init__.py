@@ -29,4 +29,5 @@ __getattr__ = lazy_names(
         "SparkTable": "frazil.spark.table",
         "connect": "frazil.spark.session",
     },
+    extra="spark-local",
 )

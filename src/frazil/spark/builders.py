@@ -14,9 +14,18 @@ from pyspark.sql import Column, DataFrame
 from frazil.spark.core.context import setting_text
 from frazil.spark.core.statement_runs import Result
 from frazil.spark.ddl import table_creation
-from frazil.spark.reading.frame_scans import scan_of
-from frazil.spark.sql.result_frames import metadata_frame
-from frazil.spark.sql.table_names import METADATA, Selector, identifier_of, load, name_of, target_of
+from frazil.spark.inspection.metadata_tables import metadata_frame
+from frazil.spark.reading.frame_scans import scan_of, snapshot_of
+from frazil.spark.sql.statement_tables import frame_of_view
+from frazil.spark.sql.table_names import (
+    METADATA,
+    Selector,
+    identifier_of,
+    load,
+    name_of,
+    possible_identifier,
+    target_of,
+)
 from frazil.spark.table import SparkTable
 from frazil.spark.writing.frame_writer import WriteOptions
 from frazil.wire.errors import BadRequest, NoSuchTable
@@ -73,10 +82,20 @@ class FrameReader:
     def table(self, name: str) -> DataFrame:
         loaded = load(self.session, name_of(name))
         if loaded is None:
-            raise NoSuchTable(f"Table does not exist: {name}")
+            identifier = possible_identifier(self.session, name_of(name))
+            view = None if identifier is None else frame_of_view(self.session, identifier)
+            if view is None:
+                raise NoSuchTable(f"Table does not exist: {name}")
+            if self.chosen:
+                raise BadRequest(f"{name} is a view, so it has no option {', '.join(self.chosen)}")
+            return view
         table, selector = loaded
         if selector is not None and selector.kind == METADATA:
-            return metadata_frame(self.session.spark, table, selector.value)
+            context, moment = self.session.context, self._moment(selector.moment)
+            if moment.keys() & {"from_snapshot", "to_snapshot"}:
+                raise BadRequest(f"{name}: a metadata table shows one snapshot")
+            snapshot_id = snapshot_of(context, table, **moment) if moment else None
+            return metadata_frame(context, table, selector.value, snapshot_id)
         return scan_of(self.session.context, table, **self._moment(selector))
 
     def _moment(self, selector: Selector | None) -> dict[str, Any]:

@@ -8,14 +8,16 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from frazil.client.catalog_client import Client
-from frazil.client.catalog_config import DEFAULT_URI
+from frazil.client.catalog_config import resolve_catalog
 from frazil.client.send.catalog_calls import identifier_of
 from frazil.spark.builders import FrameReader, TableWriter
-from frazil.spark.core.context import OUTAGE_TIMEOUT_S, Context, settings_of
+from frazil.spark.core.context import Context, settings_of
 from frazil.spark.core.jvm_errors import translated
+from frazil.spark.reading.catalog_entries import register_catalog
 from frazil.spark.runtime.local_spark import local_spark
 from frazil.spark.sql.dispatch import run
 from frazil.spark.streams.data_source import register
+from frazil.spark.streams.source_options import client_of
 from frazil.spark.table import SparkTable
 from frazil.wire.frazil_properties import OUTAGE_TIMEOUT
 from frazil.wire.identifiers import Identifier
@@ -23,8 +25,9 @@ from frazil.wire.identifiers import Identifier
 
 def connect(
     spark: SparkSession | None = None,
-    uri: str = DEFAULT_URI,
+    uri: str | None = None,
     *,
+    catalog: str | None = None,
     token: str | None = None,
     warehouse: str | None = None,
     properties: Mapping[str, str] | None = None,
@@ -36,13 +39,16 @@ def connect(
     temp_dir: str | None = None,
     progress: bool | None = None,
     outage_timeout_s: float | None = None,
+    sql_catalog: str | None = None,
 ) -> Session:
-    """Return a session of the catalog at `uri`.
+    """Return a session of the catalog at `uri`, or of the configured catalog `catalog`.
 
-    Without `spark`, a Spark session is built with Iceberg's runtime for reading. `format("frazil")`
-    is registered in the Spark session. `properties` are those of Iceberg's REST catalogs, such as
-    `s3.access-key-id`. The other arguments win over the settings `spark.frazil.*` of the Spark
-    session.
+    Without both, `FRAZIL_URI` or the configuration names the address, as for `Client`. Without
+    `spark`, a Spark session is built with Iceberg's runtime for reading. `format("frazil")` is
+    registered in the Spark session, and so is the catalog under the name `sql_catalog`, by default
+    `frazil`, which plain `spark.sql` can read with Iceberg's runtime. `properties` are those of
+    Iceberg's REST catalogs, such as `s3.access-key-id`. The other arguments win over the settings
+    `spark.frazil.*` of the Spark session.
     """
     if spark is None:
         spark = local_spark()
@@ -54,22 +60,20 @@ def connect(
         stream_id=stream_id,
         temp_dir=temp_dir,
         progress=progress,
+        sql_catalog=sql_catalog,
         outage_timeout_s=outage_timeout_s,
     )
-    named = {"token": token, "warehouse": warehouse}
-    of_catalog = {**(properties or {}), **{name: text for name, text in named.items() if text}}
+    named = {"uri": uri, "token": token, "warehouse": warehouse}
+    given = {name: text for name, text in named.items() if text}
+    resolved = resolve_catalog({**(properties or {}), **given}, catalog=catalog)
+    of_catalog = {name: text for name, text in resolved.properties.items() if name != "uri"}
     if settings.outage_timeout_s is not None:
         of_catalog[OUTAGE_TIMEOUT] = str(settings.outage_timeout_s)
-    register(spark, uri, of_catalog)
-    used_client = client or Client(
-        uri,
-        token=token,
-        warehouse=warehouse,
-        properties=properties,
-        outage_timeout_s=settings.outage_timeout_s,
-        outage_default_s=OUTAGE_TIMEOUT_S,
-    )
-    context = Context(spark, used_client, settings, uri, of_catalog)
+    used_uri = resolved.properties["uri"]
+    register(spark, used_uri, of_catalog)
+    used_client = client or client_of(used_uri, of_catalog)
+    context = Context(spark, used_client, settings, used_uri, of_catalog)
+    register_catalog(context)
     return Session(context, owns_client=client is None)
 
 

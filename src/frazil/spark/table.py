@@ -13,16 +13,21 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from pyspark.sql import Column, DataFrame
 
 from frazil.client.declare.client_table import Table
+from frazil.spark.conditions.iceberg_filters import spark_condition
 from frazil.spark.core.context import Context
+from frazil.spark.core.name_matching import column
 from frazil.spark.core.progress import progress
 from frazil.spark.core.statement_runs import Result, Target
 from frazil.spark.reading import frame_scans
 from frazil.spark.rows import row_changes
 from frazil.spark.rows.merge_clauses import Merge
 from frazil.spark.rows.merge_statement import MergeBuilder, Source
+from frazil.spark.schema.spark_types import iceberg_schema
+from frazil.spark.sql.statement_tables import frame_of_view
 from frazil.spark.streams import stream_statements
 from frazil.spark.writing.frame_statements import FrameStatement
 from frazil.spark.writing.frame_writer import WriteOptions
+from frazil.wire.errors import BadRequest, NoSuchTable
 from frazil.wire.expressions import Expression
 from frazil.wire.file_actions import MAIN
 from frazil.wire.identifiers import Identifier
@@ -69,11 +74,20 @@ class SparkTable:
 
         The snapshot is chosen now: the newest of the branch, a `snapshot` by its id, the one that
         was current at a `timestamp`, or that of a `ref`. With `from_snapshot` the rows are those
-        that were appended after it, up to `to_snapshot`.
+        that were appended after it, up to `to_snapshot`. A view has only `filter` and `columns`.
         """
+        try:
+            table = self.load()
+        except NoSuchTable:
+            moments = (snapshot, timestamp, ref, from_snapshot, to_snapshot)
+            chooses = self.branch != MAIN or any(value is not None for value in moments)
+            view = self._view(filter, columns, chooses=chooses or bool(metadata_columns))
+            if view is None:
+                raise
+            return view
         return frame_scans.scan_of(
             self.context,
-            self.load(),
+            table,
             filter=filter,
             columns=columns,
             snapshot=snapshot,
@@ -167,6 +181,23 @@ class SparkTable:
         return stream_statements.read_stream(self.context, self._target(), **options)
 
     # --- parts ------------------------------------------------------------------------------------
+
+    def _view(
+        self, filter: Condition | None, columns: Sequence[str] | None, *, chooses: bool
+    ) -> DataFrame | None:
+        """Return the rows of the view of this name; None if there is none."""
+        from frazil.spark.session import Session  # a session has tables
+
+        frame = frame_of_view(Session(self.context, owns_client=False), self.identifier)
+        if frame is None:
+            return None
+        if chooses:
+            raise BadRequest(f"{self} is a view, so it has no snapshots and no metadata columns")
+        if isinstance(filter, Expression):
+            filter = spark_condition(filter, iceberg_schema(frame.schema))
+        if filter is not None:
+            frame = frame.where(filter)
+        return frame if columns is None else frame.select(*(column(name) for name in columns))
 
     def _target(self) -> Target:
         return Target(self.identifier, self.branch)

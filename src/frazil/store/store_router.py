@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 
+from frazil.extras import install_command, is_missing
 from frazil.store.local_store import LocalStore
 from frazil.store.locations import parse_location
 from frazil.store.object_store import ObjectInfo, Store, StoreError
@@ -102,10 +103,10 @@ def _open_s3(settings: S3Settings | None, environ: Mapping[str, str]) -> Store:
     try:
         from frazil.store.s3_store import S3Store
     except ModuleNotFoundError as error:
-        if error.name != "obstore":
+        if not is_missing(error, "s3"):
             raise
         raise StoreError(
-            "S3 locations need the s3 extra, which is not installed: pip install 'frazil[s3]'"
+            f"S3 locations need obstore, which is not installed. Type: {install_command('s3')}"
         ) from error
     return S3Store(settings, environ)
 

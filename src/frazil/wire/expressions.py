@@ -17,7 +17,7 @@ is written, because all clients and servers read it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from enum import StrEnum
@@ -219,6 +219,17 @@ def _join(
     if len(operands) < 2:
         return operands[0] if operands else neutral
     return kind(tuple(operands))
+
+
+def names_in(expression: Expression) -> Iterator[str]:
+    """Return the columns that an expression reads."""
+    if isinstance(expression, Predicate):
+        yield expression.term.name
+    elif isinstance(expression, Not):
+        yield from names_in(expression.child)
+    elif isinstance(expression, And | Or):
+        for operand in expression.operands:
+            yield from names_in(operand)
 
 
 def without_not(expression: Expression, *, negate: bool = False) -> Expression:

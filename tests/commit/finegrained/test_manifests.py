@@ -89,17 +89,51 @@ def test_delete_manifests_are_merged_apart_from_data(new_table: TableFactory, ve
     assert sorted(numbers.values()) == list(range(2, 11))
 
 
-@pytest.mark.parametrize("codec", ["gzip", "uncompressed", "snappy"])
-def test_manifest_codecs(new_table: TableFactory, codec: str) -> None:
-    """All readers must be able to read the manifests; an unknown codec is refused."""
-    table = new_table(properties={"write.manifest.compression-codec": codec})
-    answer = table.post(append(table.data("a", 0)))
-    if answer.status != 200:
-        assert answer.status == 400
-        assert codec in answer.body["error"]["message"]
-        return
-    table.accept(answer)
-    assert table.live() == {"a"}
+@pytest.mark.parametrize(
+    ("properties", "codec"),
+    [
+        ({}, "deflate"),
+        ({"manifest.compression-codec": "Uncompressed"}, "null"),
+        ({"avro.compression-codec": "null"}, "null"),
+        ({"avro.compression-codec": "bzip2"}, "bzip2"),
+        ({"avro.compression-codec": "null", "manifest.compression-codec": "gzip"}, "deflate"),
+    ],
+)
+def test_manifests_and_lists_have_the_codec_of_the_table(
+    new_table: TableFactory, properties: dict[str, str], codec: str
+) -> None:
+    """The manifest that is merged had another codec."""
+    table = new_table(properties={"commit.manifest.min-count-to-merge": "2"})
+    table.append(table.data("a", 0))
+    table.commit(
+        {
+            "action": "set-properties",
+            "updates": {f"write.{name}": value for name, value in properties.items()},
+        }
+    )
+    table.append(table.data("b", 0))
+    assert codecs(table) == {codec}
+    table.delete(table.data_path("a"))
+    assert codecs(table) == {codec}
+
+
+def codecs(table: Table) -> set[str]:
+    """Return the codecs of the head's manifest list and of its manifests."""
+    head = table.load().head()
+    assert head is not None
+    listed, header = avro_records(head["manifest-list"])
+    headers = [header, *(avro_records(one["manifest_path"])[1] for one in listed)]
+    return {header["avro.codec"] for header in headers}
+
+
+def test_the_level_of_the_codec(new_table: TableFactory) -> None:
+    sizes = []
+    for level in ("1", "9"):
+        properties = {"write.avro.compression-level": level}
+        table = new_table(properties=properties)
+        table.append(*(table.data(f"f{number}", number % 16) for number in range(400)))
+        sizes.append(sum(manifest["manifest_length"] for manifest in table.tree().manifests))
+    assert sizes[1] < sizes[0]
 
 
 def test_files_of_a_commit_lie_in_the_metadata_folder(new_table: TableFactory) -> None:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import subprocess
-import sys
 import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -42,7 +39,6 @@ from frazil.values.puffin import BlobMetadata, write_puffin
 from frazil.wire.errors import BadRequest
 from frazil.wire.frazil_properties import VERIFY_FILES, Verification
 from tests.support.memory_store import MemoryStore
-from tests.support.patience import HANG_S
 from tests.support.s3 import S3Server, start_s3
 from tests.support.tables import apply, update
 
@@ -807,27 +803,3 @@ class Vanishing(MemoryStore):
 def test_a_file_that_vanishes_meanwhile_is_missing() -> None:
     place = Place(Vanishing(), "memory://verify")
     assert "there is no such file" in refusal(table(), place, written(place, parquet()))
-
-
-@pytest.mark.process
-def test_without_pyarrow_the_server_says_what_to_install() -> None:
-    script = """
-import sys
-sys.modules["pyarrow"] = None
-from frazil.commit.snapshot.file_verification import require_pyarrow
-from frazil.wire.errors import BadRequest
-try:
-    require_pyarrow()
-except BadRequest as error:
-    print(error.message)
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        capture_output=True,
-        text=True,
-        timeout=HANG_S,
-        env=dict(os.environ) | {"PYTHONPATH": str(ROOT / "src")},
-        check=True,
-    )
-    assert "install frazil[parquet]" in done.stdout
-    assert VERIFY_FILES in done.stdout

@@ -28,7 +28,7 @@ from frazil.values.single_value import from_json, to_binary, to_json
 from frazil.values.types import Type, type_from_name
 from frazil.wire import declared_content as wire
 from frazil.wire.errors import BadRequest
-from tests.support.tables import LOCATION, NOW_MS, apply, update
+from tests.support.tables import LOCATION, NOW_MS, apply, document, parse, update
 from tests.support.tables import UUID as TABLE_UUID
 
 PLACE = "updates[0].add-data-files"
@@ -332,8 +332,10 @@ def test_a_dropped_source_leaves_only_what_has_a_type_of_its_own() -> None:
 
 
 def test_no_file_is_added_with_an_unknown_transform() -> None:
-    metadata = table_of(["long"], [(1, "zorder[7]")])
-    assert_at(refusal(metadata, partition=[None]), "spec-id", "not known")
+    # Only a table that another catalog made has one; a new table refuses it.
+    foreign = document(table_of(["long"], [(1, "identity")]))
+    foreign["partition-specs"][0]["fields"][0]["transform"] = "zorder[7]"
+    assert_at(refusal(parse(foreign), partition=[None]), "spec-id", "not known")
 
 
 # --- counts -------------------------------------------------------------------------------------

@@ -9,12 +9,14 @@ import zlib
 from typing import Any
 
 import fastavro
+import pyarrow as pa
 import pytest
 import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frazil.format.avro.avro_files import AvroLimits, decompress, open_avro, write_avro
+from frazil.format.avro.avro_codecs import compress, decompress
+from frazil.format.avro.avro_files import AvroLimits, open_avro, write_avro
 from frazil.format.avro.avro_schema import record_schema
 from frazil.format.avro.avro_types import UnreadableAvro, read_long, write_long
 from frazil.format.manifest.manifest_entries import file_paths, only_added, read_manifest
@@ -272,6 +274,34 @@ def test_zstandard_is_read_and_written_and_its_bombs_are_refused() -> None:
         decoded(container(record_of("int"), [(1, b"junk")], "zstandard"))
     schema = record_schema(json.dumps(record_of("int")))
     assert decoded(write_avro(schema, {}, "zstandard", [number(7)])) == [{"f0": 7}]
+
+
+def test_snappy_is_read_and_written_and_its_bombs_are_refused() -> None:
+    schema = record_schema(json.dumps(record_of("int")))
+    content = write_avro(schema, {}, "snappy", [number(7)] * 3)
+    assert open_avro(content, LIMITS).codec == "snappy"
+    assert decoded(content) == [{"f0": 7}] * 3
+    packed = compress("snappy", b"abc" * 9)
+    # Avro's specification: raw Snappy, then the CRC32 of the decompressed bytes.
+    assert pa.Codec("snappy").decompress(packed[:-4], 27, asbytes=True) == b"abc" * 9
+    assert decompress("snappy", packed, 27) == b"abc" * 9
+    with pytest.raises(UnreadableAvro, match="more than is allowed"):
+        decompress("snappy", packed, 26)
+    with pytest.raises(UnreadableAvro, match="its checksum is wrong"):
+        decompress("snappy", packed[:-1] + bytes([packed[-1] ^ 1]), 27)
+    for junk in (b"", b"\xff" * 20, packed[:-6]):
+        with pytest.raises(UnreadableAvro, match="not snappy"):
+            decompress("snappy", junk, 27 << 30)
+
+
+@pytest.mark.parametrize("codec", ["deflate", "zstandard"])
+def test_levels_beyond_those_of_a_codec_are_its_nearest(codec: str) -> None:
+    data = bytes(range(256)) * 40
+    sizes = [len(compress(codec, data, level)) for level in (-99, 0, 1, 9, 99)]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[0] > sizes[-1]
+    for level in (None, -99, 99):
+        assert decompress(codec, compress(codec, data, level), len(data)) == data
 
 
 def test_the_cap_on_decoded_bytes_holds_over_all_blocks() -> None:

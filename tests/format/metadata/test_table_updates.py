@@ -180,11 +180,13 @@ class TestProperties:
             {"write.metadata.compression-codec": "zstd"},
             {"write.metadata.previous-versions-max": "many"},
             {"write.metadata.previous-versions-max": "99999999999"},
+            {"write.manifest.compression-codec": "deflate"},
+            {"write.manifest.compression-level": "high"},
+            {"write.avro.compression-codec": "lzo"},
+            {"write.avro.compression-level": "1.5"},
         ],
     )
-    def test_values_that_would_stop_every_later_commit_are_refused(
-        self, bad: dict[str, str]
-    ) -> None:
+    def test_values_that_the_server_cannot_obey_are_refused(self, bad: dict[str, str]) -> None:
         with pytest.raises(BadRequest, match=next(iter(bad))):
             apply(table(), update("set-properties", updates=bad))
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from frazil.client.declare.partition_terms import partition_spec, sort_order
 from frazil.spark.core.context import Settings
-from frazil.spark.ddl.partition_terms import partition_spec, sort_order
 from frazil.values.type_json import parse_struct
 from frazil.wire.errors import BadRequest
 

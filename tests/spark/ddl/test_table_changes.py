@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from frazil.client.catalog_client import Client
-from frazil.spark.ddl.alter_table import property_updates
-from frazil.spark.ddl.schema_editor import SchemaEditor, promoted
-from frazil.spark.schema.schema_evolution import schema_updates
+from frazil.client.declare.schema_editor import SchemaEditor, promoted
+from frazil.client.declare.schema_updates import property_updates, schema_updates
 from frazil.values.types import (
     DOUBLE,
     FLOAT,
@@ -298,21 +297,20 @@ def test_changes_that_are_refused(session: Session, table: str, change: str, par
 def test_a_change_is_built_again_where_others_were_faster(
     session: Session, table: str, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from frazil.spark.ddl import alter_table
-    from frazil.spark.schema import schema_evolution
+    from frazil.client.declare import column_changes
 
-    build = schema_evolution.schema_updates
+    build = schema_updates
     late = iter([1])
 
     def meanwhile(*args: Any) -> Any:
         built = build(*args)
         if next(late, None) is not None:
             with monkeypatch.context() as patch:
-                patch.setattr(alter_table, "schema_updates", build)
+                patch.setattr(column_changes, "schema_updates", build)
                 session.sql(f"ALTER TABLE {table} ADD COLUMN theirs INT")
         return built
 
-    monkeypatch.setattr(alter_table, "schema_updates", meanwhile)
+    monkeypatch.setattr(column_changes, "schema_updates", meanwhile)
     session.sql(f"ALTER TABLE {table} ADD COLUMN ours INT")
     fields = client.load_table(table).schema.fields
     assert [(field.field_id, field.name) for field in fields[3:]] == [(4, "theirs"), (5, "ours")]

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
+from frazil.client.declare.column_definitions import ColumnDefinition
+from frazil.client.declare.type_text import parse_type, type_text
 from frazil.spark.parse.parsed_statements import (
     AddColumns,
     AlterColumn,
     AlterNamespace,
     AlterTable,
     CallStatement,
-    ColumnDefinition,
     CreateNamespace,
     CreateRef,
     CreateTable,
@@ -46,7 +47,6 @@ from frazil.spark.parse.parsed_statements import (
     WriteOrder,
 )
 from frazil.spark.parse.sql_literals import bind, literal_of
-from frazil.spark.parse.sql_types import parse_type, type_text
 from frazil.spark.parse.statement_parser import parse
 from frazil.values.types import (
     INT,
@@ -371,7 +371,7 @@ def test_call(text: str, expected: object) -> None:
     ("text", "part"),
     [
         ("", "empty"),
-        ("CACHE TABLE t", "MERGE"),
+        ("OPTIMIZE t", "MERGE"),
         ("SELECT 1; SELECT 2", "semicolon"),
         ("SELECT 'abc", "without an end"),
         ("ALTER TABLE t FOO", "ADD COLUMN"),
@@ -381,7 +381,6 @@ def test_call(text: str, expected: object) -> None:
         ("MERGE INTO t USING s ON a WHEN NOT MATCHED THEN INSERT (a) VALUES (1, 2)", "1 values"),
         ("CREATE TABLE t (a INT) USING parquet", "USING iceberg"),
         ("CREATE TABLE t (a INT) AS SELECT 1", "listed"),
-        ("CREATE VIEW v AS SELECT 1", "TABLE"),
         ("INSERT INTO t (a", "parentheses|\\)"),
         ("CALL other.f(1)", "system.f"),
         ("CALL system.f(a => 1, 2)", "name => value"),

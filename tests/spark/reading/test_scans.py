@@ -22,7 +22,7 @@ from frazil.datafiles.portable_table import PortableTable
 from frazil.datafiles.reading.file_storage import storage_of
 from frazil.datafiles.reading.task_reader import read_task
 from frazil.spark.core.context import Context, Settings
-from frazil.spark.reading import frame_scans, jar_reader
+from frazil.spark.reading import catalog_entries, frame_scans, jar_reader
 from frazil.spark.schema.spark_types import spark_schema
 from frazil.values.types import StructType
 from frazil.wire.errors import BadRequest, NotFound
@@ -483,7 +483,7 @@ def test_without_the_jar_we_read_and_say_so_once(
 ) -> None:
     readers.sql("CREATE TABLE {t} (id BIGINT) USING iceberg", "INSERT INTO {t} VALUES (1)")
     table = readers.table()
-    monkeypatch.setattr(jar_reader, "CATALOG_CLASS", "org.example.Nobody")
+    monkeypatch.setattr(catalog_entries, "CATALOG_CLASS", "org.example.Nobody")
     # A different address gets its own catalog entry, as in a session without the jar.
     elsewhere = replace(readers.jar, settings=Settings(), uri=f"{readers.jar.uri}/")
     with caplog.at_level(logging.INFO, "frazil.spark"):

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from frazil.client.catalog_client import Client
 from frazil.client.declare.client_table import Table
+from frazil.client.rows.row_removal import Item, run_locally, shares
 from frazil.datafiles.portable_table import PortableTable
 from frazil.datafiles.reading.file_storage import Storage
 from frazil.datafiles.reading.scan_tasks import DeletedRows, task_of
@@ -26,7 +27,7 @@ from frazil.spark.core.context import Context, Settings
 from frazil.spark.executor.worker_tasks import arrow_task, keep_archives, task_name
 from frazil.spark.rows.changed_rows import ChangedRows, united, write_changes
 from frazil.spark.writing import row_removal
-from frazil.spark.writing.row_removal import Item, copy_files, write_deletes
+from frazil.spark.writing.row_removal import copy_files, write_deletes
 from frazil.spark.writing.write_commit import new_folder
 from frazil.wire.errors import BadRequest
 from tests.support.touched_tables import local, make_table
@@ -274,16 +275,16 @@ def echo(payloads: Sequence[bytes]) -> Iterator[bytes]:
 
 def test_shares_are_of_one_size() -> None:
     items = [Item(bytes([size]), size) for size in (9, 1, 8, 2, 5, 5)]
-    dealt = row_removal.shares(items, 3)
+    dealt = shares(items, 3)
     assert [sum(payload[0] for payload in share) for share in dealt] == [10, 10, 10]
-    assert row_removal.shares(items[:1], 4) == [[b"\x09"]]
-    assert row_removal.shares([], 4) == []
+    assert shares(items[:1], 4) == [[b"\x09"]]
+    assert shares([], 4) == []
 
 
 def test_little_work_is_done_in_threads() -> None:
     items = [Item(b"a", 5 << 20), Item(b"b", 5 << 20), Item(b"c", 1)]
-    assert sorted(row_removal.run_locally(echo, items)) == [b"aa", b"bb", b"cc"]
-    assert row_removal.run_locally(echo, []) == []
+    assert sorted(run_locally(echo, items)) == [b"aa", b"bb", b"cc"]
+    assert run_locally(echo, []) == []
 
 
 def test_an_error_in_a_thread_is_raised() -> None:
@@ -291,7 +292,7 @@ def test_an_error_in_a_thread_is_raised() -> None:
         raise BadRequest(f"cannot do {payloads[0]!r}")
 
     with pytest.raises(BadRequest, match="cannot do"):
-        row_removal.run_locally(fail, [Item(b"a", 5 << 20), Item(b"b", 5 << 20)])
+        run_locally(fail, [Item(b"a", 5 << 20), Item(b"b", 5 << 20)])
 
 
 # --- Python workers -------------------------------------------------------------------------------

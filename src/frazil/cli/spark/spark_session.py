@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 import typer
@@ -14,6 +13,8 @@ from frazil.cli.shared.catalog_command import CatalogChoice
 from frazil.cli.shared.printing import count_text, plain, print_json
 from frazil.cli.shared.setting_options import FAILURE, USAGE_ERROR, fail
 from frazil.cli.shared.typed_names import key_values
+from frazil.cli.spark.startup_output import quiet_startup
+from frazil.extras import install_command, missing_modules
 
 if TYPE_CHECKING:
     from frazil.spark.core.statement_runs import Result
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 QUERY_LOGGERS: Final = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 """Loggers that repeat every query error on stderr with the stack of the JVM."""
-PACKAGES: Final = ("pyspark", "pyarrow", "numpy", "mmh3", "pyroaring", "sqlglot")
 
 
 @contextmanager
@@ -37,10 +37,9 @@ def spark_session(
 
     If `table` is given, it must exist; this is checked before Spark starts.
     """
-    missing = [name for name in PACKAGES if find_spec(name) is None]
-    if missing:
+    if missing := missing_modules("spark-local"):
         fail(
-            f"not installed: {', '.join(missing)}. Type: pip install 'frazil[spark-local]'",
+            f"not installed: {', '.join(missing)}. Type: {install_command('spark-local')}",
             choice.output,
             USAGE_ERROR,
         )
@@ -49,7 +48,6 @@ def spark_session(
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
-    from frazil.client.catalog_config import DEFAULT_URI
     from frazil.spark.core.context import OUTAGE_TIMEOUT_S
     from frazil.spark.runtime.local_java import JavaError
     from frazil.spark.runtime.local_spark import local_spark
@@ -62,12 +60,13 @@ def spark_session(
         if table is not None:
             client.load_table(table, snapshots="refs")
         try:
-            active = SparkSession.getActiveSession()
-            spark = local_spark(settings)
-            if spark is not active:
+            spark = SparkSession.getActiveSession()
+            if spark is None:
+                with quiet_startup():
+                    spark = local_spark(settings)
                 stack.callback(spark.stop)
-            uri = choice.properties.get("uri", DEFAULT_URI)
-            yield connect(spark, uri, properties=choice.properties, client=client)
+            properties = choice.properties
+            yield connect(spark, properties["uri"], properties=properties, client=client)
         except JavaError as error:
             fail(str(error), choice.output, FAILURE)
         except PySparkException as error:

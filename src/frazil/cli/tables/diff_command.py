@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from frazil.cli.shared.catalog_command import CatalogChoice
-from frazil.cli.shared.printing import heading, plain, print_json, print_table, time_text
+from frazil.cli.shared.printing import heading, plain, print_json, print_table, styled, time_text
 from frazil.cli.shared.typed_names import table_name
 from frazil.cli.tables.live_files import FileChanges, FilesUnavailable, LiveFile, open_files
 from frazil.cli.tables.ls_command import print_files
@@ -202,7 +202,7 @@ def _print(document: Mapping[str, Any], changes: FileChanges | None) -> None:
         typer.echo(f"difference of the totals: {', '.join(texts) or 'none'}")
     else:
         for sign, side, color in (("+", "added", "green"), ("-", "removed", "red")):
-            typer.echo(typer.style(f"{sign} {counts_text(document[side])}", fg=color))
+            typer.echo(styled(f"{sign} {counts_text(document[side])}", fg=color))
     if changes is None:
         missing = document["files-unavailable"]
         note = "from the snapshot summaries: a file that was added and removed again counts twice"

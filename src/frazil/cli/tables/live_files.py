@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from frazil.cli.shared.catalog_command import CatalogChoice, progress
+from frazil.extras import install_command
 from frazil.wire.errors import BadRequest, ValidationError
 
 if TYPE_CHECKING:
@@ -269,7 +270,7 @@ def _explain_errors(table: Table) -> Iterator[None]:
     except ModuleNotFoundError as error:
         raise FilesUnavailable(
             f"reading manifests needs {error.name}, which is not installed",
-            "pip install 'frazil[server]'",
+            install_command("server"),
         ) from error
     except BadRequest as error:
         raise FilesUnavailable(

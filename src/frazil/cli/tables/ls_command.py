@@ -13,7 +13,7 @@ from frazil.cli.shared.setting_options import FAILURE, fail
 from frazil.cli.shared.typed_names import BadName, namespace_name, table_and_ref
 from frazil.cli.tables.live_files import FilesUnavailable, LiveFile, open_files
 from frazil.cli.tables.snapshot_text import find_snapshot, total_text
-from frazil.wire.errors import NotFound
+from frazil.wire.errors import NoSuchNamespace, NotFound
 from frazil.wire.file_actions import MAIN
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def run(choice: CatalogChoice, name: str | None) -> None:
     with choice.connect() as client:
         if name is None:
-            _namespaces(choice, client)
+            print_namespaces(choice, client, ())
             return
         # A dot at the end selects a namespace if a table has the same name.
         table, ref = (None, None) if name.endswith(".") else _as_table(client, name)
@@ -48,8 +48,9 @@ def _as_table(client: Client, name: str) -> tuple[Table | None, str | None]:
         return None, None
 
 
-def _namespaces(choice: CatalogChoice, client: Client) -> None:
-    namespaces = sorted(_descendants(client, ()))
+def print_namespaces(choice: CatalogChoice, client: Client, parent: tuple[str, ...]) -> None:
+    """Print all namespaces inside of another one."""
+    namespaces = sorted(_descendants(client, parent))
     if choice.as_json:
         print_json({"namespaces": [list(namespace) for namespace in namespaces]})
         return
@@ -65,7 +66,13 @@ def _descendants(client: Client, parent: tuple[str, ...]) -> list[tuple[str, ...
 
 
 def _namespace(choice: CatalogChoice, client: Client, namespace: tuple[str, ...]) -> None:
-    inner = sorted(client.list_namespaces(namespace))
+    try:
+        inner = sorted(client.list_namespaces(namespace))
+    except NoSuchNamespace:
+        if len(namespace) > 1 and client.view_exists(namespace):
+            view = ".".join(namespace)
+            fail(f"{view} is a view, so it has no files: see `frazil show`", choice.output, FAILURE)
+        raise
     tables, views = sorted(client.list_tables(namespace)), sorted(client.list_views(namespace))
     if choice.as_json:
         print_json(

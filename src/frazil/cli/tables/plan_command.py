@@ -12,13 +12,14 @@ import typer
 
 from frazil.cli.shared.catalog_command import CatalogChoice, usage
 from frazil.cli.shared.printing import (
-    console,
     count_text,
     heading,
     plain,
     print_json,
     print_table,
+    print_tree,
     size_text,
+    styled,
 )
 from frazil.cli.shared.typed_names import table_and_ref
 from frazil.cli.tables.snapshot_text import find_snapshot
@@ -162,7 +163,7 @@ def _print(table: Table, args: PlanArguments, snapshots: Mapping[str, Any], plan
         at = named["snapshot-id"]
         which = "no snapshot yet" if at is None else f"snapshot {at}"
     where = "" if args.filter is None else f", where {plain(args.filter)}"
-    typer.echo(f"{typer.style(str(table.identifier), bold=True)}, {which}{where}")
+    typer.echo(f"{styled(str(table.identifier), bold=True)}, {which}{where}")
     if plan.walk is None:
         typer.echo("this catalog does not report what it skipped")
     else:
@@ -214,7 +215,7 @@ def _print_tree(
     tree = Tree(count_text(manifests, f"{kind} manifest"))
     read = f"read, with {count_text(files, f'{kind} file')}"
     _leaves(_leaves(tree, manifests, manifests_skipped, read), files, files_skipped, rest)
-    console().print(tree)
+    print_tree(tree)
 
 
 def _leaves(tree: Tree, seen: int, reasons: Mapping[str, int], rest: str) -> Tree:

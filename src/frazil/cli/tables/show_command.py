@@ -1,4 +1,4 @@
-"""`frazil show` and `frazil log`: a table at a snapshot, and the snapshots of a branch."""
+"""`frazil show` and `frazil log`: a table at a snapshot, a view, and the snapshots of a branch."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from frazil.cli.shared.printing import (
     print_json,
     print_pairs,
     print_table,
+    styled,
     time_text,
 )
 from frazil.cli.shared.typed_names import table_and_ref
@@ -26,17 +27,29 @@ from frazil.cli.tables.snapshot_text import (
     total_text,
     writer_keys,
 )
+from frazil.cli.tables.view_actions import show_view
 from frazil.values.types import fields_by_id
+from frazil.wire.errors import NoSuchTable, NotFound
 from frazil.wire.file_actions import MAIN
 
 if TYPE_CHECKING:
+    from frazil.client.catalog_client import Client
     from frazil.client.declare.client_table import Snapshot, Table
+    from frazil.client.declare.client_view import View
+    from frazil.wire.identifiers import Identifier
 
 
 def show(choice: CatalogChoice, name: str) -> None:
     identifier, ref = table_and_ref(name)
     with choice.connect() as client:
-        table = client.load_table(identifier)
+        try:
+            table = client.load_table(identifier)
+        except NoSuchTable as missing:
+            view = _view(client, identifier)
+            if view is None:
+                raise missing from None
+            show_view(choice, view, ref)
+            return
     snapshot = find_snapshot(table, ref or MAIN)
     # Branches use the table's current schema, tags and older snapshots their own.
     named = table.refs.get(ref or MAIN)
@@ -47,6 +60,13 @@ def show(choice: CatalogChoice, name: str) -> None:
         print_json(_document(table, snapshot, schema_id))
     else:
         _print(table, snapshot, schema_id)
+
+
+def _view(client: Client, identifier: Identifier) -> View | None:
+    try:
+        return client.load_view(identifier)
+    except NotFound:
+        return None
 
 
 def _document(table: Table, snapshot: Snapshot | None, schema_id: int) -> dict[str, Any]:
@@ -75,7 +95,7 @@ def _document(table: Table, snapshot: Snapshot | None, schema_id: int) -> dict[s
 
 
 def _print(table: Table, snapshot: Snapshot | None, schema_id: int) -> None:
-    typer.echo(typer.style(str(table.identifier), bold=True))
+    typer.echo(styled(str(table.identifier), bold=True))
     print_pairs(
         {
             "uuid": table.uuid,
@@ -196,13 +216,13 @@ def _all(table: Table) -> list[Snapshot]:
 
 
 def _print_entry(snapshot: Snapshot, refs: list[str]) -> None:
-    decorations = typer.style(f" ({plain(', '.join(refs))})", fg="cyan") if refs else ""
-    first = typer.style(f"snapshot {snapshot.snapshot_id}", fg="yellow")
+    decorations = styled(f" ({plain(', '.join(refs))})", fg="cyan") if refs else ""
+    first = styled(f"snapshot {snapshot.snapshot_id}", fg="yellow")
     typer.echo(f"{first}{decorations}")
     when, what = time_text(snapshot.timestamp_ms), plain(snapshot.operation or "no operation")
     typer.echo(f"  {when}  {what}  sequence number {snapshot.sequence_number}")
     for line in change_text(snapshot.summary):
-        typer.echo(f"  {typer.style(line, fg='green' if line.startswith('+') else 'red')}")
+        typer.echo(f"  {styled(line, fg='green' if line.startswith('+') else 'red')}")
     total = total_text(snapshot.summary)
     if total:
         typer.echo(f"  = {total}")

@@ -10,21 +10,24 @@ from typer.core import TyperCommand
 
 from frazil.cli.shared.catalog_command import CatalogChoice, takes_catalog, usage
 from frazil.cli.shared.setting_options import Output, OutputOption
+from frazil.cli.shared.shell_completion import complete_table
+from frazil.cli.tables.table_change import DryRunOption
 
 TABLE_HELP = 'The table, as namespace.table; \'["a.b","t"]\' for names with dots.'
 _SNAPSHOT_HELP = "A snapshot id, a branch or a tag; each ^ after it goes back one parent."
 
-TableArgument = Annotated[str, typer.Argument(metavar="TABLE", help=TABLE_HELP)]
+TableArgument = Annotated[
+    str, typer.Argument(metavar="TABLE", help=TABLE_HELP, autocompletion=complete_table)
+]
 TableAtArgument = Annotated[
     str,
     typer.Argument(
-        metavar="TABLE[@REF]", help=f"{TABLE_HELP} After @, a branch, a tag or a snapshot id."
+        metavar="TABLE[@REF]",
+        help=f"{TABLE_HELP} After @, a branch, a tag or a snapshot id.",
+        autocompletion=complete_table,
     ),
 ]
 BranchOption = Annotated[str, typer.Option("--branch", metavar="NAME", help="The branch.")]
-DryRunOption = Annotated[
-    bool, typer.Option("--dry-run", help="Print the request without sending it.")
-]
 RefArgument = Annotated[
     str | None, typer.Argument(metavar="NAME", help="Its name. Without a name, all are listed.")
 ]
@@ -100,6 +103,7 @@ def ls(
         typer.Argument(
             metavar="NAMESPACE|TABLE[@REF]",
             help="A namespace or a table; by default all namespaces.",
+            autocompletion=complete_table,
         ),
     ] = None,
 ) -> None:
@@ -110,7 +114,7 @@ def ls(
 
 
 def show(choice: CatalogChoice, table: TableAtArgument) -> None:
-    """Show a table: schema, partition spec, sort order, properties, refs and a snapshot."""
+    """Show a table: schema, partition spec, sort order, properties, refs, a snapshot; or a view."""
     from frazil.cli.tables import show_command
 
     show_command.show(choice, table)

@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec import Struct, convert
 
 from frazil.client.declare.table_verbs import Change, Commit, TableVerbs
+from frazil.client.rows.row_verbs import RowVerbs
 from frazil.datafiles.portable_table import TableMetadataMixin
 from frazil.wire.errors import BadRequest, NotFound
 from frazil.wire.file_actions import MAIN
@@ -22,8 +23,13 @@ from frazil.wire.identifiers import Identifier
 
 if TYPE_CHECKING:
     from frazil.client.declare.scan_plans import Plan, PlanExtras
+    from frazil.client.send.retry_policy import RetryBudget
     from frazil.wire.filter_builders import Filter
     from frazil.wire.scan_planning import PlanTableScanRequest
+
+
+SnapshotChoice: TypeAlias = Literal["all", "refs"]
+"""Which snapshots to load: all, or only those that refs point to."""
 
 
 class Ref(Struct, frozen=True, rename="kebab"):
@@ -54,7 +60,7 @@ class Snapshot(Struct, frozen=True, rename="kebab"):
 
 
 @dataclass(frozen=True)
-class Table(TableMetadataMixin, TableVerbs[Commit]):
+class Table(TableMetadataMixin, TableVerbs[Commit], RowVerbs):
     """A loaded table, whose methods such as `append_files` commit at once."""
 
     identifier: Identifier
@@ -71,6 +77,12 @@ class Table(TableMetadataMixin, TableVerbs[Commit]):
         default=None, repr=False, compare=False
     )
     """Plans scans; a method of the client that loaded the table."""
+    reloader: Callable[[Table, SnapshotChoice], Table] | None = field(
+        default=None, repr=False, compare=False
+    )
+    """Loads the table as it is now; a method of the client that loaded it."""
+    retries: Callable[[Table], RetryBudget] | None = field(default=None, repr=False, compare=False)
+    """Returns how often and how long a statement is retried; a method of the client."""
     is_staged: bool = False
     """The table does not exist yet; its first change creates it."""
 
@@ -80,6 +92,20 @@ class Table(TableMetadataMixin, TableVerbs[Commit]):
     @property
     def uuid(self) -> str:
         return str(self.metadata["table-uuid"])
+
+    def refreshed(self, snapshots: SnapshotChoice = "all") -> Table:
+        """Load the table again, as it is now; a staged table is not there yet."""
+        if self.is_staged:
+            return self
+        if self.reloader is None:
+            raise BadRequest(f"{self} was not loaded by a client, so it cannot be loaded again")
+        return self.reloader(self, snapshots)
+
+    def retry_budget(self) -> RetryBudget:
+        """Return the retries of one statement, by the client's policy or the table's properties."""
+        if self.retries is None:
+            raise BadRequest(f"{self} was not loaded by a client, so nothing can be committed")
+        return self.retries(self)
 
     # --- snapshots and refs --------------------------------------------------------------------
 

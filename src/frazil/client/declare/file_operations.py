@@ -47,6 +47,7 @@ from frazil.wire.file_actions import (
     RequiredDeleteFiles,
 )
 from frazil.wire.filter_builders import Filter, optional_filter_json
+from frazil.wire.near_names import name_hint
 
 if TYPE_CHECKING:
     from frazil.client.declare.client_table import Table
@@ -248,8 +249,20 @@ def replacement_clauses(isolation: Isolation) -> Iterable[CommitValidation]:
 # --- parts ---------------------------------------------------------------------------------------
 
 
-def _common_fields(options: CommitOptions) -> dict[str, Any]:
+def check_options(options: Mapping[str, Any], kind: type) -> None:
+    """Raise TypeError for an option that the operation does not have.
+
+    A misspelled `branch` must not write to the main branch.
+    """
+    known = kind.__annotations__
+    for name in options:
+        if name not in known:
+            raise TypeError(f"{name!r} is not an option; {name_hint(name, known, 'options')}")
+
+
+def _common_fields(options: CommitOptions, kind: type = CommitOptions) -> dict[str, Any]:
     """Return the fields of every operation: branch, staging and summary."""
+    check_options(options, kind)
     return {
         "branch": options.get("branch", MAIN),
         "stage_only": options.get("stage_only", False),
@@ -260,7 +273,7 @@ def _common_fields(options: CommitOptions) -> dict[str, Any]:
 def _validated_fields(
     table: Table, clauses: Iterable[CommitValidation], options: CheckOptions
 ) -> dict[str, Any]:
-    common = _common_fields(options)
+    common = _common_fields(options, CheckOptions)
     validations = tuple(clauses)
     base: int | None = None
     if "base_snapshot_id" in options:

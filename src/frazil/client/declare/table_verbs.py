@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeAlia
 from msgspec import Struct
 
 from frazil.client.declare import file_operations, metadata_updates
+from frazil.client.declare.column_verbs import ColumnVerbs, Part
 from frazil.client.declare.file_operations import (
     CheckOptions,
     CommitOptions,
@@ -92,9 +93,12 @@ class Change:
     rebuilds: bool = False
     """Whether the change depends on the table's state, so that rebuilding it can succeed."""
     once: Once | None = None
+    part: Part | None = None
+    """The part of the definition that is built from its state, and which therefore only one change
+    in a request may have."""
 
 
-class TableVerbs(ABC, Generic[R]):
+class TableVerbs(ColumnVerbs[R]):
     """The methods that change a table; each returns `R`."""
 
     @abstractmethod
@@ -283,6 +287,11 @@ class TableVerbs(ABC, Generic[R]):
         built = decoded_updates(updates, requirements)
         return self._apply(Change(lambda _: built))
 
+    def _change_part(self, part: Part, build: Callable[[Table], MetadataUpdates]) -> R:
+        return self._apply(
+            Change(lambda table: decoded_updates(*build(table)), rebuilds=True, part=part)
+        )
+
     def _rebuild(self, build: Callable[..., Built], *args: Any, **kwargs: Any) -> R:
         def built(table: Table) -> Built:
             return build(table, *args, **kwargs)
@@ -324,6 +333,17 @@ class CatalogVerbs(ABC, Generic[R]):
     cherry_pick = _by_name(TableVerbs[R].cherry_pick)
     set_properties = _by_name(TableVerbs[R].set_properties)
     remove_properties = _by_name(TableVerbs[R].remove_properties)
+    add_column = _by_name(TableVerbs[R].add_column)
+    add_columns = _by_name(TableVerbs[R].add_columns)
+    rename_column = _by_name(TableVerbs[R].rename_column)
+    drop_column = _by_name(TableVerbs[R].drop_column)
+    update_column = _by_name(TableVerbs[R].update_column)
+    move_column = _by_name(TableVerbs[R].move_column)
+    set_identifier_fields = _by_name(TableVerbs[R].set_identifier_fields)
+    add_partition_field = _by_name(TableVerbs[R].add_partition_field)
+    drop_partition_field = _by_name(TableVerbs[R].drop_partition_field)
+    replace_partition_field = _by_name(TableVerbs[R].replace_partition_field)
+    set_sort_order = _by_name(TableVerbs[R].set_sort_order)
     change_metadata = _by_name(TableVerbs[R].change_metadata)
     declare_metadata = _by_name(TableVerbs[R].declare_metadata)
 
@@ -391,6 +411,11 @@ class TableInTransaction(TableVerbs[None]):
         return self.table
 
     def _apply(self, change: Change) -> None:
+        if change.part is not None and any(known.part == change.part for known in self.changes):
+            raise BadRequest(
+                f"{self.table}: this transaction changes its {change.part} already; commit that "
+                "first, or use a call that makes all changes, such as add_columns"
+            )
         self.changes.append(change)
 
 
@@ -399,7 +424,15 @@ class TableInTransaction(TableVerbs[None]):
 
 def _read(table: Table, files: Iterable[NewData]) -> tuple[AddedDataFile, ...]:
     """Return data files; those given by path are read from their footers, in parallel."""
+    if isinstance(files, str | Path):
+        raise TypeError(f"files: give a list of files, as in [{str(files)!r}]")
     files = tuple(files)
+    for file in files:
+        if not isinstance(file, DeclaredDataFile | str | Path):
+            raise TypeError(
+                f"files: a file is a path or a DataFile, not {type(file).__name__}; "
+                "append, overwrite and upsert take rows"
+            )
     paths = [str(file) for file in files if not isinstance(file, DeclaredDataFile)]
     if not paths:
         return tuple(file for file in files if isinstance(file, DeclaredDataFile))

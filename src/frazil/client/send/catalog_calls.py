@@ -15,7 +15,7 @@ import msgspec
 
 from frazil.client.send.http_transport import Answer, Transport
 from frazil.client.send.outages import OUTAGE_TIMEOUT_S, OutagePolicy, Outages
-from frazil.client.send.retry_policy import Clock, RetryPolicy
+from frazil.client.send.retry_policy import Clock, RetryBudget, RetryPolicy
 from frazil.client.send.submit import Accepted, Request, SubmitPolicy, read, submit
 from frazil.wire.errors import FrazilError
 from frazil.wire.identifiers import Identifier, Namespace, check_identifier, check_namespace
@@ -157,6 +157,10 @@ class Calls:
         )
         return submit(self._transport, build, policy, rebuilds=rebuilds)
 
+    def retry_budget(self, properties: Mapping[str, str]) -> RetryBudget:
+        """Return the retries of a statement on a table with these properties."""
+        return RetryBudget(self._retry or RetryPolicy.of(properties), self.clock)
+
     def path(self, path: str) -> str:
         """Return the path with the catalog's prefix."""
         prefix = self._configured_prefix
@@ -212,3 +216,11 @@ def tables_path(namespace: Namespace) -> str:
 
 def table_path(identifier: Identifier) -> str:
     return f"{tables_path(identifier.namespace)}/{quote(identifier.name, safe='')}"
+
+
+def views_path(namespace: Namespace) -> str:
+    return f"{namespace_path(namespace)}/views"
+
+
+def view_path(identifier: Identifier) -> str:
+    return f"{views_path(identifier.namespace)}/{quote(identifier.name, safe='')}"

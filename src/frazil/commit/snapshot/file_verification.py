@@ -16,6 +16,7 @@ store raises a StoreError, because nothing is known about the files.
 
 from __future__ import annotations
 
+import logging
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -23,6 +24,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, TypeVar
 
+from frazil.extras import install_command, is_missing
 from frazil.format.declared.declared_metrics import FIRST_RESERVED_ID, Misfit
 from frazil.format.metadata.content_files import EQUALITY_DELETES, ContentFile, DataFile, DeleteFile
 from frazil.format.metadata.partition_spec import PartitionField as SpecField
@@ -59,6 +61,8 @@ from frazil.values.transforms import IDENTITY
 from frazil.values.types import Type, fields_by_id
 from frazil.wire.errors import BadRequest
 from frazil.wire.frazil_properties import VERIFY_FILES, Verification
+
+logger = logging.getLogger("frazil.commit")
 
 _WORKERS: Final = 16
 _WINDOW: Final = 8 * _WORKERS
@@ -119,11 +123,14 @@ def require_pyarrow() -> None:
     try:
         import pyarrow.parquet  # noqa: F401
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] != "pyarrow":
+        if not is_missing(error, "parquet"):
             raise
+        # The command has a path of this machine, which is not for clients.
+        logger.warning("%s: footer needs pyarrow: %s", VERIFY_FILES, install_command("parquet"))
         raise BadRequest(
             f"properties.{VERIFY_FILES}: footer needs pyarrow, which is not installed on the "
-            "server: install frazil[parquet], or set the property to exists"
+            "server: set the property to exists, or add the extra parquet to the server, as its "
+            "log says"
         ) from None
 
 

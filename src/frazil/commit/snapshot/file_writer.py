@@ -124,7 +124,7 @@ def not_written(problem: str, error: Exception) -> FrazilError:
     cause = error.__cause__
     if isinstance(cause, OSError) and cause.errno in (errno.ENOTDIR, errno.ENAMETOOLONG):
         return BadRequest(f"location: {problem}: {error}; choose another location")
-    return TooManyRequests(f"{problem}: {error}")
+    return TooManyRequests(f"{problem}, so nothing was changed: {error}")
 
 
 class PendingStore:

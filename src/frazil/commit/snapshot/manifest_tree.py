@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Protocol, TypeAlias
 
+from frazil.format.avro.avro_codecs import Compression
 from frazil.format.avro.avro_types import UnreadableAvro
 from frazil.format.manifest.manifest_columns import ManifestColumns
-from frazil.format.manifest.manifest_encoder import ManifestEncoder, avro_codec, manifest_encoder
+from frazil.format.manifest.manifest_encoder import ManifestEncoder, manifest_encoder
 from frazil.format.manifest.manifest_list import (
     DATA,
     DELETES,
@@ -44,12 +45,10 @@ from frazil.format.metadata.partition_spec import PartitionSpec
 from frazil.format.metadata.schema import Schema
 from frazil.format.metadata.snapshots import Snapshot
 from frazil.format.metadata.table_metadata import TableMetadata
+from frazil.format.metadata.table_properties import manifest_compression
 from frazil.read.manifest_cache import ManifestReader
 from frazil.read.path_index import MAX_FILES, NewManifest, new_manifest
 from frazil.wire.errors import BadRequest, ValidationError
-
-_COMPRESSION_CODEC = "write.manifest.compression-codec"
-_FALLBACK_CODEC = "deflate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +117,9 @@ def build_tree(
     reader: ManifestReader,
 ) -> Tree:
     """Return the tree after adding files and removing rows (by manifest path, then by entry)."""
-    builder = _Builder(target, reader, MergeSettings.of(target.metadata.properties))
+    properties = target.metadata.properties
+    merging, compression = MergeSettings.of(properties), manifest_compression(properties)
+    builder = _Builder(target, reader, merging, compression)
     return builder.build(list(added), removed)
 
 
@@ -214,6 +215,7 @@ class _Builder:
     target: TreeTarget
     reader: ManifestReader
     merging: MergeSettings
+    compression: Compression
     commit_uuid: uuid.UUID = field(default_factory=uuid.uuid4)
     count: int = 0
     replaced: int = 0
@@ -318,7 +320,8 @@ class _Builder:
             snapshot_id=snapshot_id,
             target_size_bytes=self.merging.target_size_bytes,
             max_entries=max_entries,
-            codec=_codec(self.target.metadata),
+            codec=self.compression.codec,
+            level=self.compression.level,
         )
 
     def _encoder(self, spec_id: int, content: int) -> ManifestEncoder:
@@ -353,13 +356,14 @@ class _Builder:
             self._remember(part)
         written = write_manifest_list(
             entries,
-            like=head.manifests or empty_list(version, _FALLBACK_CODEC),
+            like=head.manifests or empty_list(version, self.compression.codec),
             format_version=version,
             snapshot_id=target.snapshot_id,
             parent_snapshot_id=head.snapshot.snapshot_id if head.snapshot else None,
             sequence_number=target.sequence_number,
             first_row_id=metadata.next_row_id if version > 2 else None,
-            codec=_FALLBACK_CODEC,
+            codec=self.compression.codec,
+            level=self.compression.level,
         )
         # This is Java's name for the first attempt of a commit with its own uuid.
         location = (
@@ -389,12 +393,3 @@ def schema_for_spec(
         if all(schema.find_type(part.source_id) is not None for part in spec.fields):
             return schema
     return current
-
-
-def _codec(metadata: TableMetadata) -> str:
-    """Return the table's codec, or gzip if we cannot write it, because the codec only affects
-    size."""
-    try:
-        return avro_codec(metadata.properties.get(_COMPRESSION_CODEC, "gzip"))
-    except BadRequest:
-        return _FALLBACK_CODEC

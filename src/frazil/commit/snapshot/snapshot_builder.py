@@ -26,7 +26,7 @@ from frazil.format.metadata.partition_spec import partition_path, partition_type
 from frazil.format.metadata.snapshot_summary import PARTITION_SUMMARY_LIMIT, Changes, SummaryBuilder
 from frazil.format.metadata.snapshots import MAIN_BRANCH, Snapshot, SnapshotRef
 from frazil.format.metadata.table_metadata import MIN_FORMAT_VERSION_ROW_LINEAGE, TableMetadata
-from frazil.format.metadata.table_updates import parse_int
+from frazil.format.metadata.table_properties import parse_int
 from frazil.read.filters import partitions_of
 from frazil.read.manifest_row import ManifestRow
 from frazil.wire.errors import BadRequest

@@ -116,11 +116,12 @@ def constant(value: Any, type_: pa.DataType) -> Callable[[int], pa.Array]:
     if is_uuid(type_):
         uuid_scalar = pa.scalar(value.bytes, pa.binary(16))
         return lambda rows: pa.ExtensionArray.from_storage(type_, pa.repeat(uuid_scalar, rows))
-    scalar = _scalar(value, type_)
+    scalar = scalar_of(value, type_)
     return lambda rows: pa.repeat(scalar, rows)
 
 
-def _scalar(value: Any, type_: pa.DataType) -> pa.Scalar:
+def scalar_of(value: Any, type_: pa.DataType) -> pa.Scalar:
+    """Return an internal value as a scalar of a type other than uuid."""
     types = pa.types
     if types.is_date(type_):
         return pa.array([value], pa.int32()).view(type_)[0]
@@ -139,10 +140,10 @@ def _to_timestamp(array: pa.Array, target: Any, path: str) -> pa.Array:
     if not pa.types.is_timestamp(source):
         raise misfit(source, target, path)
     # A zone only changes how an instant is displayed: the stored number is the same without it.
-    return _in_unit(array, target.unit).view(target)
+    return in_unit(array, target.unit).view(target)
 
 
-def _in_unit(array: pa.Array, unit: str) -> pa.Array:
+def in_unit(array: pa.Array, unit: str) -> pa.Array:
     """Convert timestamps to another unit.
 
     A coarser unit takes the earlier instant, as Java's `nanosToMicros` does. A cast would round

@@ -11,6 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from frazil.extras import install_command, is_missing
 from frazil.wire import declared_content as wire
 from frazil.wire.errors import BadRequest
 
@@ -150,10 +151,11 @@ def _reader(table: FileTable | None, spec_id: int | None, filesystem: Any) -> Pa
     try:
         from frazil.datafiles.footers.footer_reader import ParquetReader
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] != "pyarrow":
+        if not is_missing(error, "parquet"):
             raise
         raise BadRequest(
-            "reading the footer of a Parquet file needs pyarrow, which is not installed: install "
-            "frazil[parquet], or declare the file by hand with frazil.DataFile(...)"
+            f"reading the footer of a Parquet file needs {error.name}, which is not installed. "
+            f"Type: {install_command('parquet')}. Or declare the file by hand with "
+            "frazil.DataFile(...)"
         ) from None
     return ParquetReader(table, spec_id, filesystem)

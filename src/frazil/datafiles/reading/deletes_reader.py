@@ -60,6 +60,13 @@ def deleted_positions(task: ScanTask, storage: Storage) -> Positions:
     return positions
 
 
+def positions_by_file(file: PlannedDeleteFile, storage: Storage) -> Mapping[str, Positions]:
+    """Read a whole file of position deletes, or one deletion vector, by the data file's path."""
+    if is_deletion_vector(file):
+        return {file.referenced_data_file or "": _vector(file, storage)}
+    return _positions_in(file, storage)
+
+
 def _vector(file: PlannedDeleteFile, storage: Storage) -> Positions:
     if file.content_offset is None or file.content_size_in_bytes is None:
         raise BadRequest(f"{file.file_path}: a deletion vector without its offset and size")

@@ -2,7 +2,8 @@
 
 Spark computes partitions by expressions of its own where it can. Here they are computed in tasks
 that Spark hands rows to without a chance to arrange them first. Sources have the types of Spark's
-batches, and results are what `frazil.spark.schema.partition_transforms` gives for the same rows.
+batches or of the table's files. Results are what `frazil.spark.schema.partition_transforms` gives
+for the same rows.
 
 Numbers, dates and timestamps are computed in numpy; for text, bytes and decimals each distinct
 value is computed once. `pyiceberg_core.transform` does the same (`benchmarks/arrow_transforms.py`,
@@ -25,6 +26,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from frazil.datafiles.arrow.leaf_conversion import convert_leaf, in_unit, is_uuid
 from frazil.datafiles.footers.footer_partitions import partition_fields_of
 from frazil.datafiles.footers.python_values import internal_value
 from frazil.datafiles.portable_table import PortableTable
@@ -95,6 +97,8 @@ def _partition(field: PartitionField, path: Sequence[str], batch: pa.RecordBatch
     column = batch.column(path[0])
     for name in path[1:]:
         column = pc.struct_field(column, name)
+    if is_uuid(column.type):
+        column = convert_leaf(column, pa.string(), field.name)
     return transformed(field.transform, field.source.type, column)
 
 
@@ -120,7 +124,7 @@ def _numbers(type_: Type, column: pa.Array) -> tuple[Ints, Mask]:
     Times and timestamps are in microseconds, which is also what Iceberg hashes for nanoseconds.
     """
     if type_.type_id in _TIMESTAMPS:
-        column = column.cast(pa.timestamp("us", column.type.tz)).view(pa.int64())
+        column = in_unit(column, "us").view(pa.int64())
     elif type_.type_id is TypeId.TIME:
         column = column.cast(pa.time64("us")).view(pa.int64())
     elif type_.type_id is TypeId.DATE:
@@ -286,16 +290,18 @@ def partition_value(field: PartitionField, scalar: pa.Scalar) -> Any:
         return None
     type_ = field.result_type
     try:
-        return internal_value(type_, _python_value(type_, scalar))
+        return internal_value(type_, python_value(type_, scalar))
     except InvalidValue as error:
         raise BadRequest(f"partition field {field.name}: {error}") from None
 
 
-def _python_value(type_: Type, scalar: pa.Scalar) -> Any:
+def python_value(type_: Type, scalar: pa.Scalar) -> Any:
     """Return numbers for dates and timestamps, because Python's own end at the year 9999."""
     if pa.types.is_date32(scalar.type):
         return scalar.value
     if pa.types.is_timestamp(scalar.type):
+        if scalar.type.unit == "ns" and type_.type_id in _NANOS:
+            return scalar.value
         micros = scalar.cast(pa.timestamp("us", scalar.type.tz)).value
         return micros * temporal.NANOS_PER_MICRO if type_.type_id in _NANOS else micros
     return scalar.as_py()

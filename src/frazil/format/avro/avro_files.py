@@ -7,17 +7,14 @@ a block by its count, and the bytes of a block during decompression.
 
 from __future__ import annotations
 
-import bz2
 import os
 import struct
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final, Protocol, TypeVar
 
-import zstandard
-
+from frazil.format.avro.avro_codecs import compress, decompress
 from frazil.format.avro.avro_schema import RecordSchema, record_schema
 from frazil.format.avro.avro_skipping import skipper
 from frazil.format.avro.avro_types import (
@@ -34,9 +31,6 @@ _SYNC_BYTES: Final = 16
 _BLOCK_RECORDS: Final = 500
 _MAX_BLOCK_BYTES: Final = 1 << 20
 _MAX_HEADER_ENTRIES: Final = 1_000
-_DEFLATE_LEVEL: Final = 1
-"""For manifests the default level, 6, saves about 1 % and takes four times as long."""
-_ZSTANDARD_WINDOW_BYTES: Final = 1 << 27
 
 T = TypeVar("T")
 
@@ -203,8 +197,8 @@ class AvroBlock:
     data: bytes
 
 
-def avro_block(codec: str, records: Sequence[bytes]) -> AvroBlock:
-    return AvroBlock(len(records), _compress(codec, b"".join(records)))
+def avro_block(codec: str, records: Sequence[bytes], level: int | None = None) -> AvroBlock:
+    return AvroBlock(len(records), compress(codec, b"".join(records), level))
 
 
 def write_avro_blocks(
@@ -226,9 +220,14 @@ class AvroWriter:
     """
 
     def __init__(
-        self, schema: RecordSchema, metadata: Mapping[str, bytes], codec: str, block_records: int
+        self,
+        schema: RecordSchema,
+        metadata: Mapping[str, bytes],
+        codec: str,
+        block_records: int,
+        level: int | None = None,
     ) -> None:
-        self._codec, self._block_records = codec, block_records
+        self._codec, self._block_records, self._level = codec, block_records, level
         self._sync = os.urandom(_SYNC_BYTES)
         self._out = _file_head(schema, metadata, codec, self._sync)
         self._block: list[bytes] = []
@@ -289,7 +288,7 @@ class AvroWriter:
         if self._block:
             count, block = len(self._block), b"".join(self._block)
             self._block, self._block_bytes = [], 0
-            self.copy_block(count, _compress(self._codec, block), len(block))
+            self.copy_block(count, compress(self._codec, block, self._level), len(block))
 
     def copy_block(self, count: int, data: bytes, decoded_bytes: int) -> None:
         """Add a compressed block, for example of another file with the same schema and codec. The
@@ -302,56 +301,6 @@ class AvroWriter:
         """Return the whole file."""
         self.end_block()
         return bytes(self._out)
-
-
-def decompress(codec: str, data: bytes, max_bytes: int) -> bytes:
-    """Decompress a block, but no more than `max_bytes` of it."""
-    try:
-        block = _decompress(codec, data, max_bytes)
-    except (zlib.error, OSError, EOFError, ValueError) as error:
-        raise UnreadableAvro(f"a block is not {codec}: {error}") from None
-    if len(block) > max_bytes:
-        raise UnreadableAvro("the file's blocks decompress to more than is allowed")
-    return block
-
-
-def _decompress(codec: str, data: bytes, max_bytes: int) -> bytes:
-    if codec == "null":
-        return data
-    if codec == "deflate":
-        inflate = zlib.decompressobj(-zlib.MAX_WBITS)
-        block = inflate.decompress(data, max_bytes + 1)
-        return _complete(block, inflate.eof, max_bytes)
-    if codec == "bzip2":
-        bunzip = bz2.BZ2Decompressor()
-        block = bunzip.decompress(data, max_bytes + 1)
-        return _complete(block, bunzip.eof, max_bytes)
-    if codec == "zstandard":
-        reader = zstandard.ZstdDecompressor(max_window_size=_ZSTANDARD_WINDOW_BYTES)
-        try:
-            return reader.stream_reader(data).read(max_bytes + 1)
-        except zstandard.ZstdError as error:
-            raise ValueError(str(error)) from None
-    raise UnreadableAvro(f"the codec {codec} is not supported")
-
-
-def _complete(block: bytes, finished: bool, max_bytes: int) -> bytes:
-    if not finished and len(block) <= max_bytes:
-        raise ValueError("it ends early")
-    return block
-
-
-def _compress(codec: str, data: bytes) -> bytes:
-    if codec == "null":
-        return data
-    if codec == "deflate":
-        deflate = zlib.compressobj(_DEFLATE_LEVEL, wbits=-zlib.MAX_WBITS)
-        return deflate.compress(data) + deflate.flush()
-    if codec == "bzip2":
-        return bz2.compress(data)
-    if codec == "zstandard":
-        return zstandard.ZstdCompressor().compress(data)
-    raise UnreadableAvro(f"the codec {codec} is not supported")
 
 
 def _file_head(

@@ -33,6 +33,7 @@ from frazil.wire.expressions import (
     any_of,
     without_not,
 )
+from frazil.wire.near_names import name_hint
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +145,8 @@ def _bind_reference(term: Term, schema: Schema, case_sensitive: bool) -> BoundRe
         field = schema.find_by_name(term.column, case_sensitive)
     if field is None:
         name = term.column_text[:200]
-        raise BadRequest(f"cannot bind an expression: the schema has no column {name!r}")
+        hint = name_hint(name, schema.full_names.values(), "columns")
+        raise BadRequest(f"cannot bind an expression: the schema has no column {name!r}; {hint}")
     return bound_reference(field, schema)
 
 

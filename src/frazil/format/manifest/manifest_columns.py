@@ -16,13 +16,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from frazil.format.avro.avro_files import (
-    MANIFEST_LIMITS,
-    AvroFile,
-    AvroLimits,
-    decompress,
-    open_avro,
-)
+from frazil.format.avro.avro_codecs import decompress
+from frazil.format.avro.avro_files import MANIFEST_LIMITS, AvroFile, AvroLimits, open_avro
 from frazil.format.avro.avro_types import UnreadableAvro
 from frazil.format.manifest.constant_arrays import compact, constant, is_constant, own_bytes
 from frazil.format.manifest.entry_decoder import DecodedRows, decode_rows

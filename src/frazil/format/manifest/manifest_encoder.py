@@ -48,7 +48,6 @@ from frazil.format.metadata.schema import Schema
 from frazil.values.single_value import check_value, unscaled
 from frazil.values.types import DecimalType, NestedField, StructType, Type, TypeId
 from frazil.wire.declared_content import CountMap
-from frazil.wire.errors import BadRequest
 
 
 def encode_count_map(counts: FieldMap[int] | None) -> bytes:
@@ -104,23 +103,6 @@ BLOCK_SIZE_BYTES: Final = 64 << 20
 _REMEMBERED_TUPLES: Final = 1 << 12
 _NOT_REMEMBERED: Final = frozenset({TypeId.FLOAT, TypeId.DOUBLE})
 _MISFITS: Final = (ValueError, TypeError, AttributeError, KeyError, OverflowError, struct.error)
-
-_CODECS: Final[Mapping[str, str]] = {
-    "gzip": "deflate",
-    "zstd": "zstandard",
-    "uncompressed": "null",
-}
-
-
-def avro_codec(compression_codec: str) -> str:
-    """Return Avro's name of a `write.manifest.compression-codec`."""
-    codec = _CODECS.get(compression_codec.lower())
-    if codec is None:
-        raise BadRequest(
-            f"write.manifest.compression-codec {compression_codec!r} is not supported: "
-            f"set it to one of {', '.join(_CODECS)}"
-        )
-    return codec
 
 
 @dataclass(frozen=True, slots=True)

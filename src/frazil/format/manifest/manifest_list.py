@@ -214,6 +214,7 @@ def write_manifest_list(
     sequence_number: int,
     first_row_id: int | None,
     codec: str,
+    level: int | None = None,
 ) -> WrittenManifestList:
     """Write a list. It has the schema of `like` if that contains every field of the format version,
     otherwise our schema and the unknown fields of `like`. Row ids are assigned like in Java's
@@ -246,14 +247,14 @@ def write_manifest_list(
     metadata = {key: value.encode() for key, value in header.items()}
     assigned = 0 if first_row_id is None or next_row_id is None else next_row_id - first_row_id
     same_form = schema is like.schema and codec == like.codec
-    blocks = _blocks(manifests, codec, like if same_form else None)
+    blocks = _blocks(manifests, codec, level, like if same_form else None)
     content = write_avro_blocks(schema, metadata, codec, blocks)
     parsed = ManifestList(schema, metadata, codec, tuple(manifests), blocks)
     return WrittenManifestList(content, parsed, assigned)
 
 
 def _blocks(
-    manifests: Sequence[ManifestFile], codec: str, like: ManifestList | None
+    manifests: Sequence[ManifestFile], codec: str, level: int | None, like: ManifestList | None
 ) -> tuple[AvroBlock, ...]:
     """Compress the manifests in blocks.
 
@@ -274,7 +275,9 @@ def _blocks(
     # The first block has the manifests that do not fill a block, because it is the one that grows.
     ends = list(range(len(front), 0, -_BLOCK_MANIFESTS)) if front else []
     starts = [max(0, end - _BLOCK_MANIFESTS) for end in ends]
-    new = [avro_block(codec, front[start:end]) for start, end in zip(starts, ends, strict=True)]
+    new = [
+        avro_block(codec, front[start:end], level) for start, end in zip(starts, ends, strict=True)
+    ]
     return (*reversed(new), *reversed(kept))
 
 

@@ -31,7 +31,7 @@ from frazil.format.manifest.manifest_encoder import ManifestEncoder
 from frazil.format.manifest.manifest_fields import ADDED, DELETED, EXISTING, NO_SNAPSHOT, NONE
 from frazil.format.manifest.manifest_list import ManifestFile, PartitionSummary, summarise
 from frazil.format.metadata.content_files import ContentFile
-from frazil.format.metadata.table_updates import parse_int
+from frazil.format.metadata.table_properties import parse_int
 from frazil.values.single_value import to_binary
 from frazil.values.types import Type
 
@@ -120,15 +120,16 @@ class RollingManifestWriter:
         target_size_bytes: int = DEFAULT_TARGET_SIZE_BYTES,
         max_entries: int = MAX_ENTRIES,
         codec: str = "deflate",
+        level: int | None = None,
     ) -> None:
         """Create a writer. `snapshot_id` is the id of the commit. With None, which needs version
-        2, ADDED entries inherit it. `codec` is the Avro name of a codec (`avro_codec`)."""
+        2, ADDED entries inherit it. `codec` is the Avro name of a codec."""
         self._encoder = encoder
         self._new_path = new_path
         self._snapshot_id = snapshot_id
         self._target_size_bytes = min(target_size_bytes, _MAX_LENGTH_BYTES)
         self._max_entries = min(max_entries, MAX_ENTRIES)
-        self._codec = codec
+        self._codec, self._level = codec, level
         self._open: _OpenManifest | None = None
         self._written: list[WrittenManifest] = []
 
@@ -217,7 +218,9 @@ class RollingManifestWriter:
     def _opened(self) -> _OpenManifest:
         if self._open is None:
             encoder = self._encoder
-            writer = AvroWriter(encoder.schema, encoder.header, self._codec, BLOCK_ENTRIES)
+            writer = AvroWriter(
+                encoder.schema, encoder.header, self._codec, BLOCK_ENTRIES, self._level
+            )
             self._open = _OpenManifest(writer)
         return self._open
 

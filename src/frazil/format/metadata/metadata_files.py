@@ -16,7 +16,7 @@ from frazil.format.metadata.table_metadata_json import (
     encode_table_metadata,
     parse_table_metadata,
 )
-from frazil.format.metadata.table_updates import METADATA_COMPRESSION
+from frazil.format.metadata.table_properties import METADATA_COMPRESSION
 
 WRITE_METADATA_PATH = "write.metadata.path"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import count
 from typing import Any, Final
 from urllib.parse import quote_plus
@@ -289,6 +290,7 @@ def check_known_transforms(
             raise BadRequest(f"{path}: {transform.text[:100]!r} is not a transform; {hint}")
 
 
+@lru_cache(maxsize=256)
 def spec_problem(spec: PartitionSpec, schema: Schema) -> str | None:
     """Return why a spec that a table already has does not fit its schema, or None if it does.
 
@@ -344,6 +346,7 @@ def remap_sources(
         item["source-ids"] = renamed
 
 
+@lru_cache(maxsize=256)
 def partition_type(spec: PartitionSpec, schema: Schema) -> StructType:
     """Return the struct of partition tuples: optional fields with the ids of the partition fields.
 
@@ -376,7 +379,7 @@ def partition_path(spec: PartitionSpec, partition_type: StructType, values: Sequ
     It is empty for an unpartitioned spec.
     """
     return "/".join(
-        f"{_escaped(part.name)}={_escaped(_text(part.transform, field.type, value))}"
+        f"{_escaped(part.name)}={_escaped(partition_text(part.transform, field.type, value))}"
         for part, field, value in zip(spec.fields, partition_type.fields, values, strict=True)
     )
 
@@ -386,7 +389,8 @@ def _escaped(text: str) -> str:
     return quote_plus(text, safe="*").replace("~", "%7E")
 
 
-def _text(transform: Transform, type_: Type, value: Any) -> str:
+def partition_text(transform: Transform, type_: Type, value: Any) -> str:
+    """Return a partition value as Java's `Transform.toHumanString` does."""
     if value is None:
         return "null"
     return calendar_text(transform, value) or _value_text(type_, value)

@@ -29,13 +29,15 @@ from frazil.format.metadata.table_metadata import (
     MIN_FORMAT_VERSION_ROW_LINEAGE,
     TableMetadata,
 )
+from frazil.format.metadata.table_properties import (
+    METADATA_PREVIOUS_VERSIONS_MAX,
+    check_property_values,
+    parse_int,
+)
 from frazil.format.metadata.table_state import TableState, build
 from frazil.format.metadata.table_updates import (
     FORMAT_VERSION_PROPERTY,
-    METADATA_PREVIOUS_VERSIONS_MAX,
-    check_property_values,
     parse_format_version,
-    parse_int,
     unreserved,
 )
 from frazil.wire import rest_updates as wire

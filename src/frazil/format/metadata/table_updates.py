@@ -58,6 +58,7 @@ from frazil.format.metadata.table_metadata import (
     parse_statistics_file,
     strip_trailing_slash,
 )
+from frazil.format.metadata.table_properties import check_property_values
 from frazil.format.metadata.table_state import TableState
 from frazil.values.transforms import Transform
 from frazil.wire.errors import BadRequest, CommitFailed
@@ -89,11 +90,6 @@ from frazil.wire.rest_updates import (
 )
 
 FORMAT_VERSION_PROPERTY = "format-version"
-METADATA_COMPRESSION = "write.metadata.compression-codec"
-METADATA_PREVIOUS_VERSIONS_MAX = "write.metadata.previous-versions-max"
-METADATA_CODECS = ("none", "gzip")
-
-_INTEGER_PROPERTIES = (METADATA_PREVIOUS_VERSIONS_MAX,)
 
 
 def assign_uuid(state: TableState, update: AssignUUID) -> None:
@@ -166,29 +162,6 @@ def parse_format_version(text: str, field: str) -> int:
         return int(text)
     except ValueError:
         raise BadRequest(f"{field}: {text!r} is not a format version (1, 2 or 3)") from None
-
-
-def check_property_values(properties: Mapping[str, str]) -> None:
-    """Refuse values that would break later writes of metadata files."""
-    codec = properties.get(METADATA_COMPRESSION)
-    if codec is not None and codec.lower() not in METADATA_CODECS:
-        raise BadRequest(
-            f"properties.{METADATA_COMPRESSION}: {codec!r} is not one of "
-            f"{', '.join(METADATA_CODECS)}"
-        )
-    for name in _INTEGER_PROPERTIES:
-        value = properties.get(name)
-        if value is not None and parse_int(value) is None:
-            raise BadRequest(f"properties.{name}: {value!r} is not an integer")
-
-
-def parse_int(text: str) -> int | None:
-    """Parse a 32-bit integer of digits and a sign, as Java's Integer.parseInt does."""
-    digits = text[1:] if text[:1] in ("+", "-") else text
-    if not (digits.isascii() and digits.isdigit() and len(digits) <= 10):
-        return None
-    value = int(text)
-    return value if -(2**31) <= value < 2**31 else None
 
 
 LAST_ADDED = -1

@@ -9,7 +9,7 @@ in Spark. Negations are first pushed down to the predicates, like Java's `Rewrit
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from typing import Any, Final
@@ -44,6 +44,7 @@ from frazil.wire.expressions import (
     any_of,
     without_not,
 )
+from frazil.wire.expressions import names_in as names_in
 from frazil.wire.filter_builders import Filter, always_true, expression_of
 
 COMPARISONS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
@@ -73,17 +74,6 @@ def without_transforms(expression: Expression) -> Expression:
         join = all_of if isinstance(expression, And) else any_of
         return join(*map(without_transforms, expression.operands))
     return expression
-
-
-def names_in(expression: Expression) -> Iterator[str]:
-    """Return the columns that an expression reads."""
-    if isinstance(expression, Predicate):
-        yield expression.term.name
-    elif isinstance(expression, Not):
-        yield from names_in(expression.child)
-    elif isinstance(expression, And | Or):
-        for operand in expression.operands:
-            yield from names_in(operand)
 
 
 def renamed(

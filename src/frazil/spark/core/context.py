@@ -7,6 +7,7 @@ counts.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from math import inf
@@ -26,6 +27,8 @@ READERS: Final = ("auto", "jar", "own")
 OUTAGE_TIMEOUT_S: Final = 300.0
 """The default of `outage_timeout_s`: the work of a long job is worth more than that of a client."""
 WRITERS: Final = ("auto", "jvm", "arrow")
+DEFAULT_CATALOG: Final = "frazil"
+_CATALOG_NAME: Final = re.compile(r"(?!spark_catalog$)[A-Za-z_][A-Za-z0-9_]*", re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,14 +48,25 @@ class Settings:
     """Whether to show stages and rows; None: only on a terminal."""
     outage_timeout_s: float | None = None
     """How long each step waits for a catalog that is away; None: the property of the catalog."""
+    sql_catalog: str | None = None
+    """The catalog's name in SQL; None: `frazil`, if Spark has no other catalog of that name."""
 
     def __post_init__(self) -> None:
         _check_choice("reader", self.reader, READERS)
         _check_choice("writer", self.writer, WRITERS)
+        if self.sql_catalog is not None and _CATALOG_NAME.fullmatch(self.sql_catalog) is None:
+            raise BadRequest(
+                f"sql_catalog: {self.sql_catalog!r} is not a name of letters, digits and _ that "
+                "Spark can use for a catalog, other than spark_catalog"
+            )
         if self.statement_retries < 0:
             raise BadRequest(f"statement-retries: {self.statement_retries} is below 0")
         if self.outage_timeout_s is not None and not 0 <= self.outage_timeout_s < inf:
             raise BadRequest(f"outage-timeout-s: {self.outage_timeout_s} is no time in seconds")
+
+    @property
+    def catalog_name(self) -> str:
+        return self.sql_catalog or DEFAULT_CATALOG
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import Final
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as fn
 
+from frazil.client.declare.text_cursor import quoted as quoted
 from frazil.values.types import NestedField, StructType
 from frazil.wire.errors import BadRequest
 
@@ -58,8 +59,3 @@ def names_of(spark: SparkSession) -> NameMatcher:
 def column(name: str) -> Column:
     """Return the top-level column of exactly that name, which may have dots."""
     return fn.col(quoted(name))
-
-
-def quoted(*parts: str) -> str:
-    """Return a name in backticks, part by part."""
-    return ".".join(f"`{part.replace('`', '``')}`" for part in parts)

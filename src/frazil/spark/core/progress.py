@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Iterator
@@ -20,7 +21,8 @@ def progress(context: Context, title: str) -> Iterator[None]:
 
     Nothing is shown on Spark Connect, in a pipe, or if the setting `progress` is false.
     """
-    is_enabled = context.settings.progress is not False and sys.stderr.isatty()
+    shows_bars = sys.stderr.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
+    is_enabled = context.settings.progress is not False and shows_bars
     if not is_enabled or not is_classic(context.spark) or not _TERMINAL.acquire(blocking=False):
         yield
         return

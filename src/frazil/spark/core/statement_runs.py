@@ -9,9 +9,6 @@ No other loop retries what this one does. The client sends lost requests again, 
 statement's changes with `declare_metadata` and file operations, which it never rebuilds after a
 conflict. A statement inside another one, such as the DELETE that a SQL text runs, works on a pinned
 target and runs once.
-
-As in stock Spark, `spark.wap.id` stages writes until `publish_changes`, and `spark.wap.branch`
-redirects writes to a branch and reads from it. Both count only for tables with `write.wap.enabled`.
 """
 
 from __future__ import annotations
@@ -19,20 +16,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import Any, Final, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from frazil.client.declare.client_table import Table
 from frazil.client.declare.table_verbs import Commit
 from frazil.spark.core.context import LOGGER, Context
 from frazil.spark.core.jvm_errors import repeated, translated
-from frazil.wire.errors import BadRequest, CommitFailed, ValidationError
+from frazil.spark.core.view_check import load_target
+from frazil.spark.core.write_audit import audit_of
+from frazil.wire.errors import CommitFailed, ValidationError
 from frazil.wire.file_actions import MAIN
 from frazil.wire.identifiers import Identifier
-
-ENABLED: Final = "write.wap.enabled"
-ID_SETTING: Final = "spark.wap.id"
-BRANCH_SETTING: Final = "spark.wap.branch"
-ID_IN_SUMMARY: Final = "wap.id"
 
 T = TypeVar("T")
 
@@ -51,7 +45,7 @@ class Target:
 
     def load(self, context: Context) -> Table:
         """Load the table as it is now, or return the pinned one."""
-        return context.client.load_table(self.identifier) if self.pinned is None else self.pinned
+        return load_target(context.client, self.identifier) if self.pinned is None else self.pinned
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +102,7 @@ def _numbered(result: T, number: int) -> T:
     return cast(T, replace(result, attempts=number)) if isinstance(result, Result) else result
 
 
-# --- options of a commit, and write-audit-publish -------------------------------------------------
+# --- options of a commit --------------------------------------------------------------------------
 
 
 def complete_options(
@@ -119,38 +113,10 @@ def complete_options(
     `table` is the existing table, whose writes may be audited; None for a new one.
     """
     has_branch = "branch" in options or target.branch != MAIN
-    audited = {} if table is None else _audited_options(context, table, has_branch)
+    audited = {} if table is None else audit_of(context.spark, table).commit_options(has_branch)
     completed = {"branch": target.branch, **audited, **options}
     summary = {**audited.get("summary", {}), **(options.get("summary") or {})}
     application = context.spark.conf.get("spark.app.id", None)
     if application is not None:
         summary.setdefault("spark.app.id", application)
     return {**completed, "summary": summary}
-
-
-def audited_branch(context: Context, table: Table) -> str | None:
-    """Return the branch that is read by default; None if nothing was written to it yet."""
-    _, branch = _audit_settings(context, table)
-    return branch if branch in table.refs else None
-
-
-def _audited_options(context: Context, table: Table, has_branch: bool) -> Mapping[str, Any]:
-    """Return the options by Spark's settings; a write that names a branch goes there."""
-    wap_id, branch = _audit_settings(context, table)
-    if wap_id is not None:
-        return {"stage_only": True, "summary": {ID_IN_SUMMARY: wap_id}}
-    if branch is not None and not has_branch:
-        return {"branch": branch}
-    return {}
-
-
-def _audit_settings(context: Context, table: Table) -> tuple[str | None, str | None]:
-    if table.properties.get(ENABLED, "false").lower() != "true":
-        return None, None
-    wap_id = context.spark.conf.get(ID_SETTING, None)
-    branch = context.spark.conf.get(BRANCH_SETTING, None)
-    if wap_id is not None and branch is not None:
-        raise BadRequest(
-            f"{ID_SETTING} is {wap_id!r} and {BRANCH_SETTING} is {branch!r}: set one of them"
-        )
-    return wap_id, branch

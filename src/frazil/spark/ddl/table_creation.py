@@ -16,14 +16,15 @@ from pyspark.sql import DataFrame
 
 from frazil.client.declare.client_table import Table
 from frazil.client.declare.metadata_updates import definition as define_table
+from frazil.client.declare.partition_terms import VOID, partition_spec, sort_order
+from frazil.client.declare.schema_updates import next_id
 from frazil.spark.core.context import Context
 from frazil.spark.core.progress import progress
 from frazil.spark.core.statement_runs import Result, Target, complete_options, run_statement
-from frazil.spark.ddl.partition_terms import VOID, partition_spec, sort_order
-from frazil.spark.schema.schema_evolution import next_id
-from frazil.spark.schema.spark_types import iceberg_schema, struct_with_ids
+from frazil.spark.schema.spark_types import iceberg_schema
 from frazil.spark.writing.frame_statements import Declare, write_frame
 from frazil.spark.writing.frame_writer import WriteOptions
+from frazil.values.field_ids import struct_with_ids
 from frazil.values.type_json import struct_to_json
 from frazil.values.types import StructType, fields_by_id
 from frazil.wire.errors import AlreadyExists, NoSuchTable

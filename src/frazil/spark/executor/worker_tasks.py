@@ -92,3 +92,17 @@ def task_name() -> str:
     if task is None:
         return f"00000-0-{random}"
     return f"{task.partitionId():05d}-{task.taskAttemptId()}-{random}"
+
+
+def task_settings(*names: str) -> dict[str, str]:
+    """Return the values of Spark's settings and local properties that the driver has for this task.
+
+    Spark passes the settings of its session to the tasks of a query as local properties.
+    """
+    from pyspark import TaskContext
+
+    task = TaskContext.get()
+    if task is None:
+        return {}
+    values = {name: task.getLocalProperty(name) for name in names}
+    return {name: value for name, value in values.items() if value is not None}

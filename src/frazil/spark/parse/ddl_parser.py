@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from frazil.client.declare.column_definitions import (
+    read_column,
+    read_columns,
+    read_position,
+    read_type_text,
+)
 from frazil.spark.parse.parsed_statements import (
     AddColumns,
     AlterColumn,
     AlterNamespace,
     AlterTable,
-    ColumnDefinition,
     CreateNamespace,
     CreateRef,
     CreateTable,
     DescribeNamespace,
-    DescribeTable,
     DropColumns,
     DropNamespace,
     DropRef,
@@ -36,7 +40,12 @@ from frazil.spark.parse.parsed_statements import (
     UseStatement,
     WriteOrder,
 )
-from frazil.spark.parse.sql_tokens import Cursor, Kind, Name
+from frazil.spark.parse.property_lists import (
+    parse_properties,
+    parse_property_key,
+    parse_property_keys,
+)
+from frazil.spark.parse.sql_tokens import Cursor, Name
 from frazil.wire.errors import BadRequest
 
 _PROVIDERS: Final = frozenset({"iceberg", "frazil"})
@@ -68,10 +77,10 @@ def parse_create(cursor: Cursor) -> ParsedStatement:
     if not replace and cursor.accept_one(*_NAMESPACE):
         return _create_namespace(cursor)
     if not cursor.accept("TABLE"):
-        cursor.fail("TABLE" if replace else "TABLE, NAMESPACE, DATABASE or SCHEMA")
+        cursor.fail("TABLE or VIEW" if replace else "TABLE, VIEW, NAMESPACE, DATABASE or SCHEMA")
     if_not_exists = not replace and cursor.accept("IF", "NOT", "EXISTS")
     name = cursor.name("a table")
-    columns = _columns(cursor) if cursor.at("(") else ()
+    columns = read_columns(cursor) if cursor.at("(") else ()
     clauses = _table_clauses(cursor)
     query = None
     if cursor.accept("AS") or cursor.at("SELECT") or cursor.at("WITH"):
@@ -106,7 +115,7 @@ def _table_clauses(cursor: Cursor) -> dict[str, Any]:
         elif cursor.accept("PARTITIONED", "BY"):
             put("partitioned_by", cursor.parenthesized(lambda: cursor.until(_TERM, ",")))
         elif cursor.accept_one("TBLPROPERTIES", "OPTIONS"):
-            put("properties", _properties(cursor))
+            put("properties", parse_properties(cursor))
         elif cursor.accept("LOCATION"):
             put("location", cursor.string("a location in quotes"))
         elif cursor.accept("COMMENT"):
@@ -136,89 +145,13 @@ def _create_namespace(cursor: Cursor) -> CreateNamespace:
             properties["location"] = cursor.string("a location in quotes")
         elif cursor.accept("WITH"):
             _expect_properties(cursor)
-            properties.update(_properties(cursor))
+            properties.update(parse_properties(cursor))
         else:
             cursor.fail("COMMENT, LOCATION or WITH PROPERTIES")
     return CreateNamespace(name, if_not_exists, properties)
 
 
-# --- columns and properties -----------------------------------------------------------------------
-
-
-def _columns(cursor: Cursor) -> tuple[ColumnDefinition, ...]:
-    return cursor.parenthesized(lambda: _column(cursor))
-
-
-def _column(cursor: Cursor) -> ColumnDefinition:
-    """Parse `name type [NOT NULL] [COMMENT '…'] [DEFAULT …] [FIRST | AFTER name]`."""
-    name = cursor.name("a column")
-    options: dict[str, Any] = {"type": _type_text(cursor)}
-    while True:
-        if cursor.accept("NOT", "NULL"):
-            options["required"] = True
-        elif cursor.accept("COMMENT"):
-            options["comment"] = cursor.string("a comment in quotes")
-        elif cursor.accept("DEFAULT"):
-            options["default"] = cursor.until("a value", "NOT", "COMMENT", "FIRST", "AFTER", ",")
-        elif (position := _position(cursor)) is not None:
-            options["position"] = position
-        elif cursor.at("GENERATED"):
-            cursor.fail("a column that is not generated: Iceberg has no such columns")
-        else:
-            return ColumnDefinition(name, **options)
-
-
-def _position(cursor: Cursor) -> tuple[str, str | None] | None:
-    if cursor.accept("FIRST"):
-        return ("first", None)
-    if cursor.accept("AFTER"):
-        return ("after", cursor.identifier("a column"))
-    return None
-
-
-def _type_text(cursor: Cursor) -> str:
-    """Read a type and return its text. Commas may stand between angle brackets."""
-    first = cursor.position
-    cursor.identifier("a type")
-    if cursor.at("("):
-        cursor.skip_enclosed()
-    elif cursor.at("<") or cursor.at("<>"):
-        _skip_angle_brackets(cursor)
-    return cursor.cut(first, cursor.position)
-
-
-def _skip_angle_brackets(cursor: Cursor) -> None:
-    depth = 0
-    while True:
-        token = cursor.take()
-        if token.kind is Kind.SYMBOL:
-            depth += token.text.count("<") - token.text.count(">")
-        if depth <= 0:
-            return
-
-
-def _properties(cursor: Cursor) -> dict[str, str]:
-    """Parse `('key' = 'value', key.with.dots = 7)`."""
-
-    def item() -> tuple[str, str]:
-        key = _property_key(cursor)
-        cursor.accept("=")
-        token = cursor.peek()
-        if cursor.at_string:
-            return key, cursor.string()
-        if token is None or token.kind not in (Kind.NUMBER, Kind.WORD):
-            cursor.fail("a value")
-        return key, cursor.take().text
-
-    return dict(cursor.parenthesized(item))
-
-
-def _property_keys(cursor: Cursor) -> tuple[str, ...]:
-    return cursor.parenthesized(lambda: _property_key(cursor))
-
-
-def _property_key(cursor: Cursor) -> str:
-    return cursor.string() if cursor.at_string else ".".join(cursor.name("a property"))
+# --- properties -----------------------------------------------------------------------------------
 
 
 def _expect_properties(cursor: Cursor) -> None:
@@ -238,7 +171,7 @@ def parse_drop(cursor: Cursor) -> ParsedStatement:
         behavior = cursor.accept_one("CASCADE", "RESTRICT")
         return DropNamespace(namespace, if_exists, cascade=behavior == "CASCADE")
     if not cursor.accept("TABLE"):
-        cursor.fail("TABLE, NAMESPACE, DATABASE or SCHEMA")
+        cursor.fail("TABLE, VIEW, NAMESPACE, DATABASE or SCHEMA")
     if_exists = cursor.accept("IF", "EXISTS")
     return DropTable(cursor.name("a table"), if_exists, purge=cursor.accept("PURGE"))
 
@@ -253,11 +186,11 @@ def parse_show(cursor: Cursor) -> ParsedStatement:
     if cursor.accept("CREATE", "TABLE"):
         return ShowCreateTable(cursor.name("a table"))
     if not cursor.accept("TBLPROPERTIES"):
-        cursor.fail("TABLES, NAMESPACES, TBLPROPERTIES or CREATE TABLE")
+        cursor.fail("TABLES, NAMESPACES, VIEWS, COLUMNS, TBLPROPERTIES or CREATE TABLE")
     name = cursor.name("a table")
     key = None
     if cursor.accept("("):
-        key = _property_key(cursor)
+        key = parse_property_key(cursor)
         cursor.expect(")")
     return ShowProperties(name, key)
 
@@ -273,15 +206,13 @@ def _pattern(cursor: Cursor) -> str | None:
 
 
 def parse_describe(cursor: Cursor) -> ParsedStatement:
-    """Parse DESCRIBE TABLE and DESCRIBE NAMESPACE."""
+    """Parse DESCRIBE NAMESPACE."""
     if not cursor.accept("DESC"):
         cursor.expect("DESCRIBE")
-    if cursor.accept_one(*_NAMESPACE):
-        cursor.accept("EXTENDED")
-        return DescribeNamespace(cursor.name("a namespace"))
-    cursor.accept("TABLE")
-    extended = cursor.accept_one("EXTENDED", "FORMATTED") is not None and not cursor.at_end
-    return DescribeTable(cursor.name("a table"), extended)
+    if not cursor.accept_one(*_NAMESPACE):
+        cursor.fail("NAMESPACE")
+    cursor.accept("EXTENDED")
+    return DescribeNamespace(cursor.name("a namespace"))
 
 
 def parse_use(cursor: Cursor) -> UseStatement:
@@ -314,12 +245,12 @@ def _alter_namespace(cursor: Cursor) -> AlterNamespace:
     if cursor.accept("UNSET"):
         _expect_properties(cursor)
         cursor.accept("IF", "EXISTS")
-        return AlterNamespace(name, removals=_property_keys(cursor))
+        return AlterNamespace(name, removals=parse_property_keys(cursor))
     cursor.expect("SET")
     if cursor.accept("LOCATION"):
         return AlterNamespace(name, {"location": cursor.string("a location in quotes")})
     _expect_properties(cursor)
-    return AlterNamespace(name, _properties(cursor))
+    return AlterNamespace(name, parse_properties(cursor))
 
 
 def _add(cursor: Cursor) -> TableChange:
@@ -327,8 +258,8 @@ def _add(cursor: Cursor) -> TableChange:
         return PartitionChange(added=cursor.until(_TERM, "AS"), name=_field_name(cursor))
     cursor.accept_one("COLUMNS", "COLUMN")
     if cursor.at("("):
-        return AddColumns(_columns(cursor))
-    return AddColumns(cursor.comma_list(lambda: _column(cursor)))
+        return AddColumns(read_columns(cursor))
+    return AddColumns(cursor.comma_list(lambda: read_column(cursor)))
 
 
 def _drop(cursor: Cursor) -> TableChange:
@@ -378,19 +309,19 @@ def _alter_column(cursor: Cursor) -> TableChange:
         return AlterColumn(column, default=cursor.rest("a value"))
     if cursor.accept("COMMENT"):
         return AlterColumn(column, comment=cursor.string("a comment in quotes"))
-    position = _position(cursor)
+    position = read_position(cursor)
     if position is not None:
         return AlterColumn(column, position=position)
     if not cursor.accept("TYPE"):
         cursor.fail("TYPE, COMMENT, SET NOT NULL, DROP NOT NULL, SET DEFAULT, FIRST or AFTER")
-    return AlterColumn(column, type=_type_text(cursor))
+    return AlterColumn(column, type=read_type_text(cursor))
 
 
 def _change_column(cursor: Cursor) -> TableChange:
     """Parse Hive's `CHANGE [COLUMN] name new_name type …`. Spark does not allow a new name."""
     cursor.accept("COLUMN")
     column = cursor.name("a column")
-    definition = _column(cursor)
+    definition = read_column(cursor)
     if definition.name != column[-1:]:
         raise BadRequest("CHANGE COLUMN does not rename: use RENAME COLUMN … TO …")
     return AlterColumn(column, definition.type, definition.comment, position=definition.position)
@@ -398,7 +329,7 @@ def _change_column(cursor: Cursor) -> TableChange:
 
 def _set(cursor: Cursor) -> TableChange:
     if cursor.accept("TBLPROPERTIES"):
-        return SetProperties(_properties(cursor))
+        return SetProperties(parse_properties(cursor))
     if cursor.accept("LOCATION"):
         return SetLocation(cursor.string("a location in quotes"))
     if cursor.accept("IDENTIFIER", "FIELDS"):
@@ -409,7 +340,7 @@ def _set(cursor: Cursor) -> TableChange:
 def _unset(cursor: Cursor) -> TableChange:
     cursor.expect("TBLPROPERTIES")
     cursor.accept("IF", "EXISTS")
-    return UnsetProperties(_property_keys(cursor))
+    return UnsetProperties(parse_property_keys(cursor))
 
 
 def _create(cursor: Cursor) -> TableChange:

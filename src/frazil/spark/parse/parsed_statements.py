@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from frazil.client.declare.column_definitions import ColumnDefinition
 from frazil.spark.parse.sql_tokens import Name
 
 Assignments: TypeAlias = tuple[tuple[Name, str], ...]
@@ -91,20 +92,6 @@ class TruncateStatement:
 
 
 # --- definitions --------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class ColumnDefinition:
-    """A column of CREATE TABLE or ADD COLUMNS."""
-
-    name: Name
-    type: str
-    """The text of the type."""
-    required: bool = False
-    comment: str | None = None
-    default: str | None = None
-    position: tuple[str, str | None] | None = None
-    """`("first", None)` or `("after", name)`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,6 +191,51 @@ class DescribeTable:
 
     name: Name
     extended: bool = False
+
+
+@dataclass(frozen=True)
+class DescribeColumn:
+    """DESCRIBE TABLE with a column."""
+
+    name: Name
+    column: Name
+
+
+@dataclass(frozen=True)
+class ShowColumns:
+    """SHOW COLUMNS."""
+
+    name: Name
+
+
+@dataclass(frozen=True)
+class ShowCurrentNamespace:
+    """SHOW CURRENT NAMESPACE."""
+
+
+@dataclass(frozen=True)
+class CommentOn:
+    """COMMENT ON TABLE or NAMESPACE."""
+
+    kind: str
+    """`table` or `namespace`."""
+    name: Name
+    comment: str
+
+
+@dataclass(frozen=True)
+class TableCommand:
+    """A statement about how Spark stores or caches a table, such as ANALYZE TABLE."""
+
+    command: str
+    name: Name
+
+
+@dataclass(frozen=True)
+class SparkStatement:
+    """A statement that Spark runs unchanged."""
+
+    text: str
 
 
 @dataclass(frozen=True)
@@ -358,6 +390,81 @@ class AlterTable:
     change: TableChange
 
 
+# --- views --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ViewColumn:
+    """A column in the list after the name of a view."""
+
+    name: str
+    comment: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CreateView:
+    """CREATE VIEW."""
+
+    name: Name
+    query: str
+    columns: tuple[ViewColumn, ...] = ()
+    """Empty if the query names the columns."""
+    comment: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    if_not_exists: bool = False
+    replace: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class CreateTemporaryView:
+    """CREATE TEMPORARY VIEW over a query."""
+
+    name: str
+    query: str
+    columns: tuple[ViewColumn, ...] = ()
+    replace: bool = False
+    is_global: bool = False
+
+
+@dataclass(frozen=True)
+class DropView:
+    """DROP VIEW."""
+
+    name: Name
+    if_exists: bool = False
+
+
+@dataclass(frozen=True)
+class ShowViews:
+    """SHOW VIEWS."""
+
+    namespace: Name | None = None
+    pattern: str | None = None
+
+
+@dataclass(frozen=True)
+class ViewQuery:
+    """AS, with the new query of a view."""
+
+    query: str
+
+
+@dataclass(frozen=True)
+class UnsetViewProperties:
+    """UNSET TBLPROPERTIES of a view."""
+
+    names: tuple[str, ...]
+    if_exists: bool = False
+
+
+@dataclass(frozen=True)
+class AlterView:
+    """ALTER VIEW with one change."""
+
+    name: Name
+    change: ViewQuery | RenameTable | SetProperties | UnsetViewProperties
+
+
 @dataclass(frozen=True)
 class CallStatement:
     """CALL of a procedure."""
@@ -388,5 +495,16 @@ ParsedStatement: TypeAlias = (
     | ShowCreateTable
     | DescribeTable
     | DescribeNamespace
+    | DescribeColumn
+    | ShowColumns
+    | ShowCurrentNamespace
+    | CommentOn
+    | TableCommand
+    | SparkStatement
+    | CreateView
+    | CreateTemporaryView
+    | DropView
+    | ShowViews
+    | AlterView
     | CallStatement
 )

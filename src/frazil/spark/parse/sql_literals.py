@@ -11,6 +11,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
+from frazil.client.declare.text_cursor import string_literal
 from frazil.spark.parse.sql_tokens import Edit, Token, apply_edits, tokens_of
 from frazil.spark.schema.spark_types import spark_type
 from frazil.values.single_value import to_json
@@ -84,11 +85,6 @@ def literal_of(value: Any, name: str) -> str:
     if isinstance(value, list | tuple):
         return f"array({', '.join(literal_of(item, name) for item in value)})"
     raise BadRequest(f"{name}: a {type(value).__name__} cannot be a parameter")
-
-
-def string_literal(value: str) -> str:
-    """Return a text as a SQL string in single quotes."""
-    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def default_literal(field: NestedField) -> str:

@@ -28,8 +28,10 @@ from frazil.spark.parse.parsed_statements import (
     TruncateStatement,
     UpdateStatement,
 )
+from frazil.spark.parse.session_parser import session_parser, setting_statement
 from frazil.spark.parse.sql_tokens import Cursor, Name
 from frazil.spark.parse.table_references import references
+from frazil.spark.parse.view_parser import view_parser
 from frazil.wire.errors import BadRequest
 
 MATCHED = "matched"
@@ -41,13 +43,18 @@ _INSERT_QUERY_WORDS: Final = ("SELECT", "VALUES", "WITH", "FROM", "TABLE")
 KNOWN: Final = (
     "SELECT (also WITH, VALUES, TABLE), INSERT INTO, INSERT OVERWRITE, DELETE, UPDATE, MERGE, "
     "TRUNCATE TABLE, CREATE TABLE, CREATE TABLE … AS, REPLACE TABLE, ALTER TABLE, DROP TABLE, "
+    "CREATE / ALTER / DROP VIEW, SHOW VIEWS, "
     "CREATE / ALTER / DROP NAMESPACE, USE, SHOW TABLES, SHOW NAMESPACES, SHOW TBLPROPERTIES, "
-    "SHOW CREATE TABLE, DESCRIBE, EXPLAIN SELECT, CALL"
+    "SHOW CREATE TABLE, SHOW COLUMNS, DESCRIBE, COMMENT ON, EXPLAIN SELECT, CALL, and SET, RESET "
+    "and others that Spark runs"
 )
 
 
 def parse(text: str) -> ParsedStatement:
     """Parse one statement; raise BadRequest that says what is expected where it fails."""
+    setting = setting_statement(text)
+    if setting is not None:
+        return setting
     cursor = Cursor(text)
     first = cursor.peek()
     if first is None:
@@ -56,7 +63,7 @@ def parse(text: str) -> ParsedStatement:
         return _parse_with(cursor)
     if first.word in _QUERY_WORDS or (first.word == "EXPLAIN" and _explains_query(cursor)):
         return _query(cursor)
-    parser = _PARSERS.get(first.word)
+    parser = session_parser(cursor) or view_parser(cursor) or _PARSERS.get(first.word)
     if parser is None:
         raise BadRequest(
             f"{first.text}: not a statement that is known here; known statements are {KNOWN}. "

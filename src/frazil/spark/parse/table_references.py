@@ -43,6 +43,7 @@ class Reference:
 
     name: Name
     start: int
+    name_end: int
     end: int
     """The end of the name and of the time travel clause after it."""
     version: str | int | None = None
@@ -180,12 +181,13 @@ class _ReferenceFinder:
             return
         if len(parts) == 1 and any(parts[0].lower() in level.ctes for level in self.levels):
             return
+        name_end = cursor.tokens[cursor.position - 1].end
         version, timestamp = self._time_travel()
         end = cursor.tokens[cursor.position - 1].end
         takes_no_alias = position > 0 and self._follows_table(position)
         alias_at = None if takes_no_alias else self._alias_at()
         self.references.append(
-            Reference(tuple(parts), first.start, end, version, timestamp, alias_at)
+            Reference(tuple(parts), first.start, name_end, end, version, timestamp, alias_at)
         )
 
     def _follows_table(self, position: int) -> bool:

@@ -15,6 +15,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from frazil.client.declare.client_table import Table
+from frazil.client.declare.table_history import schema_of, snapshot_at
 from frazil.datafiles.arrow.metadata_columns import LAST_UPDATED, MIN_FORMAT_VERSION, ROW_ID
 from frazil.datafiles.reading.scan_tasks import ScanTask, task_of
 from frazil.datafiles.reading.task_reader import check_metadata_columns, with_metadata
@@ -28,8 +29,7 @@ from frazil.spark.conditions.iceberg_filters import (
 from frazil.spark.conditions.sql_conditions import filter_of
 from frazil.spark.core.context import LOGGER, Context
 from frazil.spark.core.name_matching import names_of, quoted
-from frazil.spark.core.statement_runs import audited_branch
-from frazil.spark.core.table_history import schema_of, snapshot_at
+from frazil.spark.core.write_audit import audit_of
 from frazil.spark.reading import jar_reader, own_reader
 from frazil.spark.reading.jar_reader import Pinned
 from frazil.spark.reading.own_reader import OwnScan
@@ -114,7 +114,7 @@ def scan_of(
 ) -> DataFrame:
     """Return a scan by a snapshot, a time or a ref, with any kind of condition."""
     if all(value is None for value in (snapshot, timestamp, ref, from_snapshot, to_snapshot)):
-        ref = audited_branch(context, table)
+        ref = audit_of(context.spark, table).branch_to_read(table)
     snapshot_id, schema = _at(context, table, snapshot, timestamp, ref)
     # Only Spark can evaluate texts and Columns; the filter restricts what is planned and read.
     condition = None if isinstance(filter, Expression) else filter
@@ -150,6 +150,20 @@ def plan_tasks(
         filter, snapshot=snapshot_id, use_snapshot_schema=False, sequence_numbers=True
     )
     return {task.data_file.file_path: task_of(task) for task in plan.tasks}
+
+
+def snapshot_of(
+    context: Context,
+    table: Table,
+    snapshot: int | None = None,
+    timestamp: datetime | int | str | None = None,
+    ref: str | None = None,
+) -> int | None:
+    """Return the snapshot that was chosen; main's head, if there is one, if nothing was."""
+    snapshot_id, _ = _at(context, table, snapshot, timestamp, ref)
+    if snapshot_id is None:
+        return table.head()
+    return table.snapshot(snapshot_id).snapshot_id
 
 
 # --- which snapshot -------------------------------------------------------------------------------

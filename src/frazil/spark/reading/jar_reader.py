@@ -1,12 +1,10 @@
 """Reads through Iceberg's runtime, if its jar is on Spark's classpath.
 
-The Spark session gets a catalog entry, a REST catalog at the same address without the cache that
-would show an older table after a commit. A read is pinned to one snapshot and has its schema.
+A read is pinned to one snapshot and has its schema.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from threading import Lock
@@ -17,11 +15,12 @@ from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 
 from frazil.client.declare.client_table import Table
-from frazil.client.send.http_transport import CONNECT_TIMEOUT_S, DEFAULT_TIMEOUT_S
 from frazil.datafiles.footers.parquet_files import scheme_of
 from frazil.spark.core.context import LOGGER, Context
 from frazil.spark.core.jvm_errors import repeated, translated
 from frazil.spark.core.name_matching import quoted
+from frazil.spark.core.write_audit import BRANCH_SETTING, EXTENSIONS_CLASS, is_audited
+from frazil.spark.reading.catalog_entries import reading_entry
 from frazil.spark.schema.frame_fitting import is_named_so, unpushable
 from frazil.values.types import EdgeAlgorithm, GeographyType, StructType, Type, TypeId, child_fields
 from frazil.wire.errors import BadRequest, FrazilError
@@ -29,7 +28,6 @@ from frazil.wire.errors import BadRequest, FrazilError
 if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamReader
 
-CATALOG_CLASS: Final = "org.apache.iceberg.spark.SparkCatalog"
 _UNREADABLE: Final = frozenset({TypeId.TIME, TypeId.TIMESTAMP_NS, TypeId.TIMESTAMPTZ_NS})
 """Types without a Spark type in Iceberg's runtime, which refuses tables with such columns."""
 _RESERVED: Final = frozenset(
@@ -44,12 +42,6 @@ _RESERVED: Final = frozenset(
     }
 )
 """Names that the runtime always takes for metadata columns."""
-
-_TIME_LIMITS: Final = {
-    "rest.client.connection-timeout-ms": f"{1000 * CONNECT_TIMEOUT_S:.0f}",
-    "rest.client.socket-timeout-ms": f"{1000 * DEFAULT_TIMEOUT_S:.0f}",
-}
-"""The client's limits, since the runtime has none of its own and would wait forever."""
 
 
 @dataclass(frozen=True)
@@ -107,31 +99,8 @@ def _analyzed(frame: DataFrame) -> DataFrame:
 
 def full_name(context: Context, table: Table) -> str:
     identifier = table.identifier
-    parts = (_entry(context), *identifier.namespace, identifier.name)
+    parts = (reading_entry(context), *identifier.namespace, identifier.name)
     return ".".join(quoted(part) for part in parts)
-
-
-# --- the catalog entry ----------------------------------------------------------------------------
-
-
-def _entry(context: Context) -> str:
-    """Configure the session's catalog for this address if needed, and return its name."""
-    properties = {
-        **_TIME_LIMITS,
-        **context.properties,
-        "type": "rest",
-        "uri": context.uri,
-        "cache-enabled": "false",
-    }
-    text = "\n".join(f"{name}={properties[name]}" for name in sorted(properties))
-    name = f"frazil_{hashlib.sha256(text.encode()).hexdigest()[:12]}"
-    key = f"spark.sql.catalog.{name}"
-    if context.spark.conf.get(key, None) is None:
-        for part, value in properties.items():
-            context.spark.conf.set(f"{key}.{part}", value)
-        # This key is set last, so that other threads see all keys if they see this one.
-        context.spark.conf.set(key, CATALOG_CLASS)
-    return name
 
 
 # --- whether the jar can read ---------------------------------------------------------------------
@@ -142,7 +111,7 @@ def why_not(context: Context, table: Table, schema: StructType, columns: StructT
 
     Whether the jar is there is tried once per session and kind of storage, by loading this table.
     """
-    missing = _missing(context, table)
+    missing = _missing(context, table) or _why_not_audited(context, table)
     if missing is not None:
         return missing
     for field in schema.fields:
@@ -152,6 +121,25 @@ def why_not(context: Context, table: Table, schema: StructType, columns: StructT
         if type_ is not None:
             return f"Iceberg's runtime cannot read column {field.name}, which has the type {type_}"
     return _dropped_partition(table, columns)
+
+
+def _why_not_audited(context: Context, table: Table) -> str | None:
+    """Return why the jar cannot read a table with `write.wap.enabled`; None if it can.
+
+    Without Iceberg's extensions its reader refuses every snapshot of such a table while
+    `spark.wap.branch` names an existing branch. The user may set it before the frame is evaluated.
+    """
+    if not is_audited(table.properties):
+        return None
+    conf = context.spark.conf
+    if EXTENSIONS_CLASS in (conf.get("spark.sql.extensions", None) or ""):
+        return None
+    if context.settings.reader == "jar" and conf.get(BRANCH_SETTING, None) is None:
+        return None
+    return (
+        f"with {BRANCH_SETTING} Iceberg's runtime needs its extensions: start Spark with "
+        f"spark.sql.extensions={EXTENSIONS_CLASS}"
+    )
 
 
 def _dropped_partition(table: Table, columns: StructType) -> str | None:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import Any, Final
+from typing import Any
 
 from frazil.client.declare.client_table import Table
 from frazil.client.declare.file_operations import Command
 from frazil.client.declare.table_verbs import Commit
+from frazil.client.rows.write_modes import Mode as Mode
+from frazil.client.rows.write_modes import check_can_delete_rows
+from frazil.client.rows.write_modes import mode_of as mode_of
 from frazil.datafiles.reading.scan_tasks import DeletedRows, ScanTask
 from frazil.spark.core.context import Context
 from frazil.spark.core.statement_runs import Result
@@ -22,27 +24,8 @@ from frazil.spark.rows.changed_rows import ChangedRows
 from frazil.spark.schema.schema_evolution import Evolution
 from frazil.spark.writing.row_removal import copy_files, write_deletes
 from frazil.spark.writing.write_commit import Write, commit_files
-from frazil.wire.errors import BadRequest, FrazilError, UnsupportedOperation
+from frazil.wire.errors import FrazilError
 from frazil.wire.expressions import Expression
-
-DELETES_MIN_FORMAT_VERSION: Final = 2
-
-
-class Mode(StrEnum):
-    COPY_ON_WRITE = "copy-on-write"
-    MERGE_ON_READ = "merge-on-read"
-    METADATA = "metadata"
-    """Removes whole files without reading them."""
-
-
-def mode_of(table: Table, command: Command, mode: str | None = None) -> Mode:
-    """Return the caller's mode, or the table's `write.<command>.mode`."""
-    name = f"write.{command}.mode"
-    text = table.properties.get(name, Mode.COPY_ON_WRITE) if mode is None else mode
-    if text.lower() not in (Mode.COPY_ON_WRITE, Mode.MERGE_ON_READ):
-        source = name if mode is None else "mode"
-        raise BadRequest(f"{source}: {text!r} must be copy-on-write or merge-on-read")
-    return Mode(text.lower())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +79,8 @@ class RowCommit:
     def _merge_on_read(
         self, write: Write, changes: ChangedRows, touched: Sequence[DeletedRows]
     ) -> Result:
-        self._check_version(touched)
+        if touched:
+            check_can_delete_rows(self.table, self.command)
         deletes = write_deletes(self.context, self.table, touched, write.folder)
         files = (*changes.files, *deletes.added)
         commit = commit_files(
@@ -114,15 +98,6 @@ class RowCommit:
             ),
         )
         return self._result(commit, changes, len(files), len(deletes.removed))
-
-    def _check_version(self, touched: Sequence[DeletedRows]) -> None:
-        """Refuse delete files in a table of version 1; like stock Spark, only if there are any."""
-        if touched and self.table.format_version < DELETES_MIN_FORMAT_VERSION:
-            raise UnsupportedOperation(
-                f"{self.table}: cannot write delete files in a table of format version "
-                f"{self.table.format_version}: set write.{self.command}.mode to copy-on-write, or "
-                "upgrade the table"
-            )
 
     def _checks(self) -> dict[str, Any]:
         return {

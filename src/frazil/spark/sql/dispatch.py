@@ -3,17 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import DataFrame
 
+from frazil.client.declare.text_cursor import quoted
 from frazil.spark.core.statement_runs import Result
 from frazil.spark.parse import parsed_statements as sql
 from frazil.spark.parse.sql_literals import Arguments, bind
+from frazil.spark.parse.sql_tokens import Name
 from frazil.spark.parse.statement_parser import parse
-from frazil.spark.sql import ddl_statements, dml_statements, result_frames, show_statements
+from frazil.spark.sql import (
+    ddl_statements,
+    dml_statements,
+    result_frames,
+    session_statements,
+    show_statements,
+    view_statements,
+)
 from frazil.spark.sql.procedures import call
 from frazil.spark.sql.statement_tables import StatementTables
+from frazil.spark.sql.view_descriptions import (
+    describe_view,
+    or_of_view,
+    refusing_views,
+    show_create_view,
+    show_view_properties,
+)
+from frazil.wire.errors import BadRequest, NoSuchNamespace, NoSuchTable
 
 if TYPE_CHECKING:
     from frazil.spark.session import Session
@@ -25,14 +42,38 @@ def run(session: Session, text: str, args: Arguments = None) -> DataFrame:
     if isinstance(statement, sql.QueryStatement):
         with StatementTables(session) as reading:
             return reading.query(statement.text, args)
+    if isinstance(statement, sql.SparkStatement):
+        values: Any = list(args) if isinstance(args, tuple) else args
+        return session.spark.sql(text, values)
     if args:
-        statement = parse(bind(text, args))
-    answer = _RUNNERS[type(statement)](session, statement)
+        text = bind(text, args)
+        statement = parse(text)
+    try:
+        answer = _RUNNERS[type(statement)](session, statement)
+    except (NoSuchTable, NoSuchNamespace, BadRequest):
+        if isinstance(statement, _ALSO_OF_SPARK) and _spark_has(session, statement.name):
+            return session.spark.sql(text)
+        raise
     if answer is None:
         return result_frames.no_columns(session)
     if isinstance(answer, Result):
         return result_frames.statement_result(session, answer)
     return answer
+
+
+_ALSO_OF_SPARK: Final = (
+    sql.DescribeTable,
+    sql.DescribeColumn,
+    sql.ShowColumns,
+    sql.ShowProperties,
+    sql.ShowCreateTable,
+    sql.TableCommand,
+)
+"""Statements that may be about Spark's own tables and views, if the catalog has no such table."""
+
+
+def _spark_has(session: Session, name: Name) -> bool:
+    return bool(session.spark.catalog.tableExists(".".join(map(quoted, name))))
 
 
 _RUNNERS: Final[Mapping[type, Callable[..., Result | DataFrame | None]]] = {
@@ -42,18 +83,30 @@ _RUNNERS: Final[Mapping[type, Callable[..., Result | DataFrame | None]]] = {
     sql.MergeStatement: dml_statements.merge,
     sql.TruncateStatement: dml_statements.truncate,
     sql.CreateTable: ddl_statements.create_table,
-    sql.DropTable: ddl_statements.drop_table,
-    sql.AlterTable: ddl_statements.alter_table,
+    sql.DropTable: refusing_views(ddl_statements.drop_table, "use DROP VIEW"),
+    sql.AlterTable: refusing_views(ddl_statements.alter_table, "use ALTER VIEW"),
     sql.CreateNamespace: ddl_statements.create_namespace,
     sql.AlterNamespace: ddl_statements.alter_namespace,
     sql.DropNamespace: ddl_statements.drop_namespace,
     sql.UseStatement: ddl_statements.use,
     sql.ShowTables: show_statements.show_tables,
     sql.ShowNamespaces: show_statements.show_namespaces,
-    sql.ShowProperties: show_statements.show_properties,
-    sql.ShowCreateTable: show_statements.show_create_table,
-    sql.DescribeTable: show_statements.describe_table,
+    sql.ShowProperties: or_of_view(show_statements.show_properties, show_view_properties),
+    sql.ShowCreateTable: or_of_view(show_statements.show_create_table, show_create_view),
+    sql.DescribeTable: or_of_view(session_statements.describe_table, describe_view),
     sql.DescribeNamespace: show_statements.describe_namespace,
+    sql.CreateView: view_statements.create_view,
+    sql.CreateTemporaryView: view_statements.create_temporary_view,
+    sql.AlterView: view_statements.alter_view,
+    sql.DropView: view_statements.drop_view,
+    sql.ShowViews: view_statements.show_views,
     sql.CallStatement: call,
+    sql.CommentOn: refusing_views(
+        session_statements.comment_on, "use ALTER VIEW … SET TBLPROPERTIES"
+    ),
+    sql.ShowColumns: session_statements.show_columns,
+    sql.ShowCurrentNamespace: session_statements.show_current_namespace,
+    sql.DescribeColumn: session_statements.describe_column,
+    sql.TableCommand: session_statements.table_command,
 }
 """What runs a statement. No answer, as for most definitions, is shown as an empty frame."""

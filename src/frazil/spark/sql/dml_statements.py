@@ -14,11 +14,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
 from frazil.client.declare.client_table import Table
+from frazil.client.declare.partition_terms import VOID
 from frazil.spark.core.context import Context
 from frazil.spark.core.name_matching import NameMatcher, quoted
 from frazil.spark.core.progress import progress
 from frazil.spark.core.statement_runs import Result, Target, run_statement
-from frazil.spark.ddl.partition_terms import VOID
 from frazil.spark.parse import statement_parser
 from frazil.spark.parse.parsed_statements import (
     Assignments,
@@ -45,7 +45,7 @@ from frazil.spark.rows.merge_clauses import (
 )
 from frazil.spark.rows.merge_statement import MergeBuilder
 from frazil.spark.sql.statement_tables import StatementTables
-from frazil.spark.sql.table_names import CATALOG, target_of
+from frazil.spark.sql.table_names import target_of
 from frazil.spark.writing.frame_statements import FrameStatement
 from frazil.wire.errors import BadRequest
 
@@ -290,7 +290,7 @@ def _assigned(run: _StatementRun, assignments: Assignments, alias: str | None) -
 def _without_qualifier(run: _StatementRun, name: Name, alias: str | None) -> Name:
     columns = {field.name.lower() for field in run.table.schema.fields}
     identifier = run.target.identifier
-    full = (CATALOG, *identifier.namespace, identifier.name)
+    full = (run.context.settings.catalog_name, *identifier.namespace, identifier.name)
     lowered = tuple(part.lower() for part in name)
     qualifiers = [(alias.lower(),)] if alias else [*qualifiers_of(full), (full[-1].lower(),)]
     for qualifier in qualifiers:

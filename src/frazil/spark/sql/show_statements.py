@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import DataFrame
 
 from frazil.client.declare.client_table import Table
-from frazil.spark.core.name_matching import quoted
-from frazil.spark.ddl.partition_terms import spec_terms
+from frazil.client.declare.partition_terms import spec_terms
+from frazil.client.declare.text_cursor import quoted, string_literal
+from frazil.client.declare.type_text import type_text
 from frazil.spark.parse import parsed_statements as sql
-from frazil.spark.parse.sql_literals import default_literal, string_literal
-from frazil.spark.parse.sql_types import type_text
+from frazil.spark.parse.sql_literals import default_literal
 from frazil.spark.schema.spark_types import spark_type
 from frazil.spark.sql import result_frames
 from frazil.spark.sql.table_names import current_namespace, identifier_of, namespace_of
@@ -23,13 +23,13 @@ from frazil.wire.errors import BadRequest
 if TYPE_CHECKING:
     from frazil.spark.session import Session
 
-_COLUMNS: Final = "col_name string, data_type string, comment string"
+DESCRIBED: Final = "col_name string, data_type string, comment string"
 
 
 def show_tables(session: Session, statement: sql.ShowTables) -> DataFrame:
     """Run SHOW TABLES."""
     if statement.namespace is not None:
-        namespace = namespace_of(statement.namespace)
+        namespace = namespace_of(session, statement.namespace)
     else:
         namespace = current_namespace(session)
     if not namespace:
@@ -37,7 +37,7 @@ def show_tables(session: Session, statement: sql.ShowTables) -> DataFrame:
     tables = [
         (".".join(table.namespace), table.name, False)
         for table in session.client.list_tables(namespace)
-        if _matches(table.name, statement.pattern)
+        if matches(table.name, statement.pattern)
     ]
     return result_frames.literal_rows(
         session, "namespace string, tableName string, isTemporary boolean", sorted(tables)
@@ -46,13 +46,13 @@ def show_tables(session: Session, statement: sql.ShowTables) -> DataFrame:
 
 def show_namespaces(session: Session, statement: sql.ShowNamespaces) -> DataFrame:
     """Run SHOW NAMESPACES."""
-    parent = None if statement.parent is None else namespace_of(statement.parent)
+    parent = None if statement.parent is None else namespace_of(session, statement.parent)
     names = [".".join(levels) for levels in session.client.list_namespaces(parent)]
-    rows = [(name,) for name in sorted(names) if _matches(name, statement.pattern)]
+    rows = [(name,) for name in sorted(names) if matches(name, statement.pattern)]
     return result_frames.literal_rows(session, "namespace string", rows)
 
 
-def _matches(name: str, pattern: str | None) -> bool:
+def matches(name: str, pattern: str | None) -> bool:
     """Match a name with Spark's patterns: `*` is any text, `|` separates alternatives."""
     if pattern is None:
         return True
@@ -104,7 +104,7 @@ def describe_table(session: Session, statement: sql.DescribeTable) -> DataFrame:
             ("Table UUID", table.uuid, ""),
             ("Table Properties", _listed(_properties(table)), ""),
         ]
-    return result_frames.literal_rows(session, _COLUMNS, rows)
+    return result_frames.literal_rows(session, DESCRIBED, rows)
 
 
 def _shown_type(field: NestedField) -> str:
@@ -121,7 +121,7 @@ def _listed(properties: Mapping[str, str]) -> str:
 
 def describe_namespace(session: Session, statement: sql.DescribeNamespace) -> DataFrame:
     """Run DESCRIBE NAMESPACE."""
-    namespace = namespace_of(statement.name)
+    namespace = namespace_of(session, statement.name)
     properties = session.client.load_namespace(namespace)
     rows = [("Namespace Name", ".".join(namespace)), *sorted(properties.items())]
     return result_frames.literal_rows(session, "info_name string, info_value string", rows)

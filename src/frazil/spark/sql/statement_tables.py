@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 
 from frazil.client.declare.client_table import Table
+from frazil.client.declare.client_view import View, ViewVersion
+from frazil.client.declare.table_history import schema_of
 from frazil.datafiles.arrow.metadata_columns import (
     LAST_UPDATED,
     METADATA_FIELDS,
@@ -17,7 +19,8 @@ from frazil.datafiles.arrow.metadata_columns import (
     ROW_ID,
 )
 from frazil.spark.conditions.sql_conditions import filter_of
-from frazil.spark.core.table_history import schema_of
+from frazil.spark.core.name_matching import quoted
+from frazil.spark.inspection.metadata_tables import metadata_frame
 from frazil.spark.parse.sql_tokens import Name, apply_edits
 from frazil.spark.parse.table_references import (
     QueryNeeds,
@@ -28,16 +31,18 @@ from frazil.spark.parse.table_references import (
     references,
     replaced,
 )
-from frazil.spark.reading.frame_scans import scan_of
-from frazil.spark.sql.result_frames import metadata_frame
+from frazil.spark.reading.frame_scans import scan_of, snapshot_of
+from frazil.spark.reading.view_columns import with_view_columns
+from frazil.spark.sql.catalog_views import CatalogViews, view_name, with_names
 from frazil.spark.sql.table_names import (
-    CATALOG,
     METADATA,
     Selector,
+    catalog_name,
     has_catalog,
     load,
     possible_identifier,
 )
+from frazil.spark.sql.temporary_views import TemporaryView, is_same, is_temporary, remembered
 from frazil.values.types import StructType
 from frazil.wire.errors import BadRequest, NoSuchTable
 from frazil.wire.file_actions import MAIN
@@ -48,6 +53,12 @@ if TYPE_CHECKING:
 
 
 _ALL_COLUMNS: Final = QueryNeeds()
+_UNRESOLVED: Final = frozenset(
+    {"UNRESOLVED_COLUMN.WITH_SUGGESTION", "UNRESOLVED_COLUMN.WITHOUT_SUGGESTION"}
+)
+"""Spark's errors about names of columns."""
+_Loaded: TypeAlias = "tuple[Table, Selector | None] | View | TemporaryView | None"
+"""What a name means; None: nothing that the catalog has."""
 
 
 class StatementTables:
@@ -60,12 +71,14 @@ class StatementTables:
     def __init__(self, session: Session, pinned: Table | None = None) -> None:
         """Create it; `pinned` is the statement's target, which is not loaded again."""
         self._session = session
-        self._loaded: dict[Name, tuple[Table, Selector | None] | None] = {}
+        self._catalog = catalog_name(session)
+        self._loaded: dict[Name, _Loaded] = {}
         self._tables: dict[Identifier, Table] = {}
         if pinned is not None:
             self._tables[pinned.identifier] = pinned
         self._frames: dict[tuple[object, ...], DataFrame] = {}
         self._views: dict[int, str] = {}
+        self.catalog_views = CatalogViews(session)
 
     def __enter__(self) -> StatementTables:
         return self
@@ -78,8 +91,12 @@ class StatementTables:
 
     def query(self, text: str, args: Mapping[str, Any] | Sequence[Any] | None = None) -> DataFrame:
         """Return the frame of a query."""
-        tables = references(text)
-        frames = self._frames_of(tables, needs_of(text, tables))
+        return self._query(text, args, needs_of(text, references(text)))
+
+    def _query(
+        self, text: str, args: Mapping[str, Any] | Sequence[Any] | None, needs: QueryNeeds
+    ) -> DataFrame:
+        frames = self._frames_of(references(text), needs)
         spark = self._session.spark
         arguments: Any = list(args) if isinstance(args, tuple) else args
         if not frames:
@@ -91,7 +108,13 @@ class StatementTables:
         }
         full_names = {reference: self._full_name(reference) for reference in frames}
         edited = replaced(text, fields, full_names, braces=True)
-        return spark.sql(edited, arguments, **named_frames)
+        try:
+            return spark.sql(edited, arguments, **named_frames)
+        except AnalysisException as error:
+            if needs == _ALL_COLUMNS or error.getCondition() not in _UNRESOLVED:
+                raise
+        # Spark suggests columns, of which it has not seen those that the query does not name.
+        return self._query(text, args, _ALL_COLUMNS)
 
     def relation(self, text: str) -> DataFrame:
         """Return the frame of a text that can follow FROM."""
@@ -107,15 +130,25 @@ class StatementTables:
         edited = replaced(
             text, views, {reference: self._full_name(reference) for reference in frames}
         )
-        names = qualifiers_of((CATALOG, *target.namespace, target.name))
+        names = qualifiers_of((self._catalog, *target.namespace, target.name))
         return apply_edits(edited, qualifier_edits(edited, names))
 
     def reads(self, identifier: Identifier, *texts: str | None, relation: str = "") -> bool:
-        """Return whether one of the texts, or the text after FROM, names the table."""
+        """Return whether one of the texts, or the text after FROM, names the table.
+
+        It may also name it through views.
+        """
         tables = [table for text in texts if text is not None for table in references(text)]
         tables += references(relation, relation=True) if relation else ()
-        loaded = map(self._load, tables)
-        return any(table is not None and table[0].identifier == identifier for table in loaded)
+        return any(self._reads(self._load(table), identifier) for table in tables)
+
+    def _reads(self, loaded: _Loaded, identifier: Identifier) -> bool:
+        if isinstance(loaded, View):
+            with self.catalog_views.text_of(loaded) as text:
+                return self.reads(identifier, text)
+        if isinstance(loaded, TemporaryView):
+            return self.reads(identifier, loaded.text)
+        return loaded is not None and loaded[0].identifier == identifier
 
     # --- tables -----------------------------------------------------------------------------------
 
@@ -128,10 +161,14 @@ class StatementTables:
     def _frame(self, reference: Reference, needs: QueryNeeds) -> DataFrame | None:
         loaded = self._load(reference)
         if loaded is None:
-            if has_catalog(reference.name):
+            if has_catalog(self._session, reference.name):
                 name = ".".join(reference.name)
                 raise NoSuchTable(f"Table does not exist: {name}")
             return None
+        if isinstance(loaded, View):
+            return self._rows_of_view(reference, loaded)
+        if isinstance(loaded, TemporaryView):
+            return self._rows_of_temporary_view(reference, loaded)
         table, selector = loaded
         if selector is not None and selector.kind == METADATA:
             return self._metadata(reference, table, selector)
@@ -142,12 +179,68 @@ class StatementTables:
             self._frames[key] = scan_of(self._session.context, table, **options)
         return self._frames[key]
 
-    def _metadata(self, reference: Reference, table: Table, selector: Selector) -> DataFrame:
+    def _rows_of_view(self, reference: Reference, view: View) -> DataFrame:
         if reference.version is not None or reference.timestamp is not None:
-            raise BadRequest(f"{'.'.join(reference.name)}: metadata tables have no versions")
-        key = (table.identifier, selector)
+            raise BadRequest(f"{view} is a view, so it has no version or time to read")
+        key = (view.identifier, "view")
         if key not in self._frames:
-            self._frames[key] = metadata_frame(self._session.spark, table, selector.value)
+            with self.catalog_views.text_of(view) as text:
+                self._frames[key] = with_view_columns(self._analyzed(text, view.identifier), view)
+        return self._frames[key]
+
+    def _rows_of_temporary_view(self, reference: Reference, view: TemporaryView) -> DataFrame:
+        if reference.version is not None or reference.timestamp is not None:
+            name = ".".join(view.name)
+            raise BadRequest(f"{name} is a view, so it has no version or time to read")
+        key = (view.name, "temporary view")
+        if key not in self._frames:
+            self._frames[key] = view.with_columns(self.query(view.text))
+        return self._frames[key]
+
+    def complete(self, text: str) -> str:
+        """Return a query with complete names for what the catalog has."""
+        names: dict[Reference, Name] = {}
+        for reference in references(text):
+            loaded = self._load(reference)
+            if isinstance(loaded, View):
+                names[reference] = view_name(self._session, loaded.identifier)
+            elif isinstance(loaded, tuple):
+                table, selector = loaded
+                last = () if selector is None else reference.name[-1:]
+                identifier = table.identifier
+                names[reference] = (self._catalog, *identifier.namespace, identifier.name, *last)
+        return with_names(text, names)
+
+    def reads_temporary(self, name: Name, text: str) -> bool:
+        """Return whether a text reads the temporary view of a name, also through others."""
+        for reference in references(text):
+            if is_same(reference.name, name):
+                return is_temporary(self._session, name)
+            loaded = self._load(reference)
+            if isinstance(loaded, TemporaryView) and self.reads_temporary(name, loaded.text):
+                return True
+        return False
+
+    def query_of_view(self, text: str, version: ViewVersion, identifier: Identifier) -> DataFrame:
+        """Return the frame of a text that becomes the query of a view."""
+        with self.catalog_views.reading(identifier):
+            return self._analyzed(self.catalog_views.complete(text, version), identifier)
+
+    def _analyzed(self, text: str, view: Identifier) -> DataFrame:
+        try:
+            frame = self.query(text)
+            _ = frame.schema  # Spark Connect analyzes a query when its schema is requested.
+        except AnalysisException as error:
+            raise BadRequest(f"the query of view {view} fails: {error}") from error
+        return frame
+
+    def _metadata(self, reference: Reference, table: Table, selector: Selector) -> DataFrame:
+        context = self._session.context
+        moment = _snapshot_options(self._session, reference, selector.moment)
+        snapshot_id = snapshot_of(context, table, **moment) if moment else None
+        key = (table.identifier, selector, snapshot_id)
+        if key not in self._frames:
+            self._frames[key] = metadata_frame(context, table, selector.value, snapshot_id)
         return self._frames[key]
 
     def _column_options(
@@ -170,19 +263,21 @@ class StatementTables:
 
     def _full_name(self, reference: Reference) -> Name:
         loaded = self._load(reference)
-        if loaded is None or loaded[1] is not None:
+        if isinstance(loaded, View):
+            return view_name(self._session, loaded.identifier)
+        if not isinstance(loaded, tuple) or loaded[1] is not None:
             return reference.name
-        return (CATALOG, *loaded[0].identifier.namespace, reference.name[-1])
+        return (self._catalog, *loaded[0].identifier.namespace, reference.name[-1])
 
-    def _load(self, reference: Reference) -> tuple[Table, Selector | None] | None:
+    def _load(self, reference: Reference) -> _Loaded:
         name = reference.name
         if name not in self._loaded:
             self._loaded[name] = self._lookup(name)
         return self._loaded[name]
 
-    def _lookup(self, name: Name) -> tuple[Table, Selector | None] | None:
-        if len(name) == 1 and self._is_view(name[0]):
-            return None
+    def _lookup(self, name: Name) -> _Loaded:
+        if is_temporary(self._session, name):
+            return remembered(self._session, name)
         identifier = possible_identifier(self._session, name)
         if identifier in self._tables:
             return self._tables[identifier], None
@@ -191,16 +286,9 @@ class StatementTables:
         except BadRequest:
             return None  # For example parquet.`/a/../b`, which cannot be a table of the catalog.
         if loaded is None:
-            return None
+            return None if identifier is None else self.catalog_views.load(identifier)
         table, selector = loaded
         return self._tables.setdefault(table.identifier, table), selector
-
-    def _is_view(self, name: str) -> bool:
-        """Return whether a temporary view hides a table of this name, as in Spark."""
-        try:
-            return bool(self._session.spark.catalog.getTable(name).isTemporary)
-        except AnalysisException:
-            return False
 
     def _view(self, frame: DataFrame) -> str:
         """Create a temporary view with a unique name."""
@@ -209,6 +297,14 @@ class StatementTables:
             self._views[key] = f"_frazil_{uuid.uuid4().hex}"
             frame.createOrReplaceTempView(self._views[key])
         return self._views[key]
+
+
+def frame_of_view(session: Session, identifier: Identifier) -> DataFrame | None:
+    """Return the rows of a view; None if the catalog has no view of this name."""
+    with StatementTables(session) as tables:
+        if tables.catalog_views.load(identifier) is None:
+            return None
+        return tables.relation(quoted(*view_name(session, identifier)))
 
 
 def _snapshot_options(

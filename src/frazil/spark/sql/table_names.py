@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
 from frazil.client.declare.client_table import Table
 from frazil.spark.core.statement_runs import Target
+from frazil.spark.inspection.metadata_tables import METADATA_TABLES
 from frazil.spark.parse.sql_tokens import Cursor, Name
-from frazil.spark.sql.result_frames import METADATA_TABLES
 from frazil.wire.errors import BadRequest, NoSuchNamespace, NoSuchTable
 from frazil.wire.file_actions import MAIN
 from frazil.wire.identifiers import Identifier, Namespace
@@ -18,8 +18,6 @@ from frazil.wire.identifiers import Identifier, Namespace
 if TYPE_CHECKING:
     from frazil.spark.session import Session
 
-CATALOG: Final = "frazil"
-"""The catalog name, which every table name may begin with, as in Spark."""
 METADATA: Final = "metadata"
 """The kind of a selector that names a metadata table."""
 _SELECTOR: Final = re.compile(r"(branch|tag|snapshot_id|at_timestamp)_(.+)")
@@ -32,10 +30,14 @@ _current: WeakKeyDictionary[Session, Namespace] = WeakKeyDictionary()
 
 @dataclass(frozen=True)
 class Selector:
-    """The last part of a name such as `ns.t.branch_audit` or `ns.t.snapshots`."""
+    """The last part of a name such as `ns.t.branch_audit` or `ns.t.snapshots`.
+
+    A metadata table may have a part of its own after it, as in `ns.t.files.branch_audit`.
+    """
 
     kind: str
     value: str
+    moment: Selector | None = None
 
     @property
     def scan_option(self) -> dict[str, Any]:
@@ -64,9 +66,14 @@ def use_namespace(session: Session, namespace: Namespace) -> None:
     _current[session] = namespace
 
 
-def namespace_of(name: Name) -> Namespace:
+def catalog_name(session: Session) -> str:
+    """Return the catalog's name, which every table name may begin with, as in Spark."""
+    return session.context.settings.catalog_name
+
+
+def namespace_of(session: Session, name: Name) -> Namespace:
     """Return the name of a namespace without the catalog's name."""
-    return name[1:] if has_catalog(name) else name
+    return name[1:] if has_catalog(session, name) else name
 
 
 def identifier_of(session: Session, name: Name) -> Identifier:
@@ -80,16 +87,16 @@ def identifier_of(session: Session, name: Name) -> Identifier:
 def possible_identifier(session: Session, name: Name) -> Identifier | None:
     """Return the table that a name means; None for a single name without a current namespace."""
     current = current_namespace(session)
-    if has_catalog(name) and (len(name) > 2 or current):
+    if has_catalog(session, name) and (len(name) > 2 or current):
         name = name[1:]
     if len(name) == 1:
         return Identifier(current, name[0]) if current else None
     return Identifier(name[:-1], name[-1])
 
 
-def has_catalog(name: Name) -> bool:
+def has_catalog(session: Session, name: Name) -> bool:
     """Return whether a name begins with the catalog's name."""
-    return len(name) > 1 and name[0].lower() == CATALOG
+    return len(name) > 1 and name[0].lower() == catalog_name(session).lower()
 
 
 def selector_of(name: Name) -> Selector | None:
@@ -122,6 +129,14 @@ def load(session: Session, name: Name) -> tuple[Table, Selector | None] | None:
             return None
     try:
         return session.client.load_table(parent), selector
+    except _DOES_NOT_EXIST:
+        metadata = selector_of(name[:-1])
+        if selector is None or metadata is None or metadata.kind != METADATA:
+            return None
+    table = possible_identifier(session, name[:-2])
+    try:
+        moment = replace(metadata, moment=selector)
+        return None if table is None else (session.client.load_table(table), moment)
     except _DOES_NOT_EXIST:
         return None
 

@@ -21,7 +21,8 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType as SparkStruct
 
 from frazil.spark.core.context import configured
-from frazil.spark.streams.source_options import SourceOptions, source_options
+from frazil.spark.core.progress import is_classic
+from frazil.spark.streams.source_options import CREDENTIALS, SourceOptions, source_options
 from frazil.spark.streams.source_readers import (
     PinnedSnapshot,
     TableReader,
@@ -88,7 +89,12 @@ def register(
 
     The last registration counts. On Spark Connect the server needs frazil installed.
     """
-    defaults = dict(properties or {})
+    # Other properties, such as `prefix`, are no options of the source.
+    defaults = {
+        name: text
+        for name, text in (properties or {}).items()
+        if name in CREDENTIALS or "." in name
+    }
     if uri is not None:
         defaults["uri"] = uri
     timeout = configured(spark, "outage_timeout_s")
@@ -97,5 +103,16 @@ def register(
     # Registering again would make Spark warn that a source is replaced.
     if _registered.get(spark) != defaults:
         source: Any = type(FrazilSource.__name__, (FrazilSource,), {"defaults": defaults})
+        _activate(spark)
         spark.dataSource.register(source)
         _registered[spark] = defaults
+
+
+def _activate(spark: SparkSession) -> None:
+    """Make this the active session of the thread, as every query of it does.
+
+    Spark refuses a source that the active session has, even if it is registered in another one.
+    """
+    if is_classic(spark):
+        session: Any = spark
+        session._jvm.SparkSession.setActiveSession(session._jsparkSession)

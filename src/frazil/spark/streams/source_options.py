@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from frazil.client.catalog_client import Client
+from frazil.client.catalog_config import client_arguments
 from frazil.client.declare.client_table import Table
 from frazil.datafiles.reading.file_storage import Storage, storage_of
 from frazil.datafiles.writing.write_properties import boolean, positive_number, whole_number
@@ -59,7 +60,7 @@ _OPTIONS: Final = frozenset(
 )
 _OF_SPARK: Final = frozenset({"checkpointlocation", "queryname"})
 """Options that Spark's stream writers add."""
-_CREDENTIALS: Final = ("token", "warehouse")
+CREDENTIALS: Final = ("token", "warehouse")
 
 T = TypeVar("T")
 
@@ -71,6 +72,8 @@ class SourceOptions:
     properties: Mapping[str, str]
     """Properties of the catalog and its storage."""
     branch: str = MAIN
+    has_branch: bool = False
+    """Whether an option names the branch, so that `spark.wap.branch` does not choose it."""
     tag: str | None = None
     snapshot_id: int | None = None
     as_of_timestamp_ms: int | None = None
@@ -101,9 +104,7 @@ def _client(uri: str, properties: tuple[tuple[str, str], ...]) -> Client:
 def client_of(uri: str, properties: Mapping[str, str]) -> Client:
     """Return a client with the credentials that are among the properties."""
     return Client(
-        uri,
-        token=properties.get("token"),
-        warehouse=properties.get("warehouse"),
+        **client_arguments({**properties, "uri": uri}),
         properties=properties,
         outage_default_s=OUTAGE_TIMEOUT_S,
     )
@@ -126,9 +127,10 @@ def source_options(texts: Mapping[str, str], defaults: Mapping[str, str]) -> Sou
         properties={
             name: text
             for name, text in options.items()
-            if name in _CREDENTIALS or ("." in name and not name.startswith(SNAPSHOT_PROPERTY))
+            if name in CREDENTIALS or ("." in name and not name.startswith(SNAPSHOT_PROPERTY))
         },
         branch=options.get("branch", MAIN),
+        has_branch="branch" in options,
         tag=options.get("tag"),
         snapshot_id=read.value("snapshot-id", whole_number),
         as_of_timestamp_ms=read.value("as-of-timestamp", _milliseconds),

@@ -18,11 +18,13 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Inp
 from pyspark.sql.types import StructType as SparkStruct
 
 from frazil.client.declare.client_table import Snapshot, Table
+from frazil.client.declare.table_history import schema_of, snapshot_at
 from frazil.datafiles.portable_table import PortableTable
 from frazil.datafiles.reading.scan_tasks import ScanTask, split_tasks, task_of
 from frazil.spark.core.name_matching import NameMatcher
-from frazil.spark.core.table_history import schema_of, snapshot_at
+from frazil.spark.core.write_audit import BRANCH_SETTING, is_audited
 from frazil.spark.executor.file_tasks import ScanReading
+from frazil.spark.executor.worker_tasks import task_settings
 from frazil.spark.schema.spark_types import spark_schema, spark_type
 from frazil.spark.streams.micro_batches import Limits, MicroBatches, Offset, offset_of
 from frazil.spark.streams.source_options import SourceOptions
@@ -39,6 +41,10 @@ _NAMES: Final = NameMatcher(case_sensitive=True)
 
 class TasksPartition(InputPartition):
     """The scan tasks that one task of Spark reads."""
+
+    number = 0
+    """The partition's number in its scan, which has `count` partitions."""
+    count = 1
 
     def __init__(self, tasks: Sequence[ScanTask]) -> None:
         super().__init__(tuple(task.to_json() for task in tasks))
@@ -65,9 +71,9 @@ def wanted_columns(table: Table, schema: SparkStruct, of_table: StructType) -> S
     return StructType(columns)
 
 
-def partitions_of(tasks: Iterable[ScanTask]) -> list[InputPartition]:
+def partitions_of(tasks: Iterable[ScanTask]) -> list[TasksPartition]:
     """Split large files and put small ones together, in their order."""
-    partitions: list[InputPartition] = []
+    partitions: list[TasksPartition] = []
     pending: list[ScanTask] = []
     size = 0
     for task in split_tasks(tasks, SPLIT_BYTES):
@@ -140,19 +146,35 @@ class TableReader(DataSourceReader):
         self._pinned = pinned or pin(options, table)
         self._schema = self._pinned.schema(table)
         self._reader = scan_reading(options, table, schema, self._schema)
+        self._audits: Mapping[str | None, int] = {}
+        """The heads of the branches that `spark.wap.branch` may name."""
+        if is_audited(table.properties) and not self._pinned.is_named and not options.has_branch:
+            self._audits = {name: ref.snapshot_id for name, ref in table.refs.items()}
 
-    def partitions(self) -> list[InputPartition]:
-        if self._pinned.snapshot_id is None:
-            return []
-        plan = self._options.load().plan(
-            snapshot=self._pinned.snapshot_id,
-            use_snapshot_schema=self._pinned.is_named,
-        )
-        return partitions_of(task_of(task) for task in plan.tasks)
+    def partitions(self) -> list[TasksPartition]:
+        partitions = self._planned(self._pinned.snapshot_id)
+        for number, partition in enumerate(partitions):
+            partition.number, partition.count = number, len(partitions)
+        return partitions
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        # Spark reads one partition even if there are none.
-        return self._reader.batches(() if partition is None else partition.value)
+        if not isinstance(partition, TasksPartition):
+            # Spark reads one partition even if there are none.
+            partition = TasksPartition(())
+        branch = task_settings(BRANCH_SETTING).get(BRANCH_SETTING) if self._audits else None
+        if branch not in self._audits:
+            return self._reader.batches(partition.value)
+        # Spark passes its settings to tasks, but not to the process that has planned them.
+        planned = self._planned(self._audits[branch])[partition.number :: partition.count]
+        return self._reader.batches(task for share in planned for task in share.value)
+
+    def _planned(self, snapshot_id: int | None) -> list[TasksPartition]:
+        if snapshot_id is None:
+            return []
+        plan = self._options.load().plan(
+            snapshot=snapshot_id, use_snapshot_schema=self._pinned.is_named
+        )
+        return partitions_of(task_of(task) for task in plan.tasks)
 
 
 _KEPT_PLANS: Final = 64
@@ -201,7 +223,7 @@ class TableStreamReader(DataSourceStreamReader):
 
     def partitions(
         self, start: Mapping[str, Any], end: Mapping[str, Any]
-    ) -> Sequence[InputPartition]:
+    ) -> Sequence[TasksPartition]:
         self._seen = offset_of(end)
         if start == end:
             return []

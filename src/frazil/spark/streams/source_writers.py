@@ -10,7 +10,7 @@ missing, since Spark does not try to commit without it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import uuid4
 
@@ -27,13 +27,16 @@ from frazil.datafiles.portable_table import PortableTable
 from frazil.datafiles.reading.file_storage import Storage
 from frazil.datafiles.writing.row_partitions import Partitioner
 from frazil.datafiles.writing.write_properties import file_options
+from frazil.spark.core.write_audit import AUDIT_SETTINGS, audit_by
 from frazil.spark.executor.file_tasks import Conform, FileWriting
+from frazil.spark.executor.worker_tasks import task_settings
 from frazil.spark.schema.frame_fitting import conform
 from frazil.spark.streams.source_options import SourceOptions
 from frazil.spark.streams.stream_ids import StreamId, is_committed, stream_id
 from frazil.spark.writing.write_commit import Write, WriteFolder, committing, data_location
 from frazil.wire.errors import BadRequest, UnsupportedOperation
 from frazil.wire.expressions import AlwaysTrue
+from frazil.wire.file_actions import MAIN
 
 _QUERY: Final = "sql.streaming.queryId"
 _EPOCH: Final = "streaming.sql.batchId"
@@ -50,7 +53,8 @@ class Written(WriterCommitMessage):
 
     files: tuple[bytes, ...]
     folder: str
-    query_id: str | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """What Spark's driver has set for the task: the query, and how the write is audited."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +102,24 @@ def _files(message: WriterCommitMessage | None) -> list[DataFile]:
     return [msgspec.json.decode(file, type=DataFile) for file in message.files]
 
 
+def settings_of(messages: Messages) -> Mapping[str, str]:
+    """Return the settings that the tasks have seen, which are the same for all of a write."""
+    return next((message.settings for message in messages if isinstance(message, Written)), {})
+
+
+def audited_options(
+    options: SourceOptions,
+    table: Table,
+    settings: Mapping[str, str],
+    stream: StreamId | None = None,
+) -> dict[str, Any]:
+    """Return branch and summary of a commit, as the options and write-audit-publish want them."""
+    audited = audit_by(settings.get, table.properties).commit_options(options.has_branch)
+    of_stream = {} if stream is None else stream.summary()
+    summary = {**options.summary, **audited.get("summary", {}), **of_stream}
+    return {"branch": options.branch, **audited, "summary": summary}
+
+
 def discarded(messages: Messages, storage: Storage) -> None:
     """Remove the files if a message is missing; with all messages a commit may have been sent."""
     if all(message is not None for message in messages):
@@ -115,30 +137,35 @@ class TableWriter(DataSourceArrowWriter):
         self._options = options
         self._overwrite = overwrite
         self._task = file_task(options, table, schema)
-        self._base = table.head(options.branch)
+        self._heads = {name: ref.snapshot_id for name, ref in table.refs.items()}
         self._folder = f"{data_location(table)}/{uuid4()}"
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return Written(self._task.write(iterator, self._folder), self._folder)
+        settings = task_settings(*AUDIT_SETTINGS)
+        return Written(self._task.write(iterator, self._folder), self._folder, settings)
 
     def commit(self, messages: Messages) -> None:
+        def submit(files: Sequence[DataFile]) -> Commit:
+            return self._submit(files, settings_of(messages))
+
         with committing(WriteFolder(self._folder, self._task.storage)) as write:
-            commit = committed(write, messages, self._submit)
+            commit = committed(write, messages, submit)
         if commit is None and self._overwrite and self._options.overwrite_mode == "static":
             # An overwrite deletes rows even if it writes none.
-            self._submit(())
+            submit(())
 
     def abort(self, messages: Messages) -> None:
         if any(message is None for message in messages):
             self._task.storage.delete_folder(self._folder)
 
-    def _submit(self, files: Sequence[DataFile]) -> Commit:
+    def _submit(self, files: Sequence[DataFile], settings: Mapping[str, str]) -> Commit:
         options = self._options
         table = options.load()
-        commit_options: dict[str, Any] = {"branch": options.branch, "summary": options.summary}
+        commit_options = audited_options(options, table, settings)
         if not self._overwrite:
             return table.append_files(files, **commit_options)
-        commit_options["base_snapshot_id"] = self._base
+        heads = self._heads
+        commit_options["base_snapshot_id"] = heads.get(commit_options["branch"], heads.get(MAIN))
         if options.overwrite_mode == "dynamic":
             return table.replace_partitions(files, **commit_options)
         row_filter = options.overwrite_filter or AlwaysTrue()
@@ -165,9 +192,9 @@ class TableStreamWriter(StreamWriterBase):  # type: ignore[misc]
         self._run = f"{data_location(table)}/{uuid4()}"
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        properties = task_properties()
+        properties = task_settings(_QUERY, _EPOCH, *AUDIT_SETTINGS)
         folder = f"{self._run}-{properties.get(_EPOCH, '')}"
-        return Written(self._task.write(iterator, folder), folder, properties.get(_QUERY))
+        return Written(self._task.write(iterator, folder), folder, properties)
 
     def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803
         written = [message for message in messages if isinstance(message, Written)]
@@ -176,42 +203,28 @@ class TableStreamWriter(StreamWriterBase):  # type: ignore[misc]
         with committing(WriteFolder(written[0].folder, self._task.storage)) as write:
             table = self._options.load()
             stream = self._stream(written[0])
-            if is_committed(table, self._options.branch, stream, batchId):
+            options = audited_options(self._options, table, written[0].settings, stream)
+            if is_committed(table, options["branch"], stream, batchId):
                 return
-            commit = committed(
-                write, messages, lambda files: self._submit(table, stream, batchId, files)
-            )
+            options["once"] = stream.once(batchId)
+            commit = committed(write, messages, lambda files: self._submit(table, files, options))
         if commit is None and self._overwrite:
-            self._submit(table, stream, batchId, ())
+            self._submit(table, (), options)
 
     def abort(self, messages: Messages, batchId: int) -> None:  # noqa: N803
         discarded(messages, self._task.storage)
 
     def _stream(self, written: Written) -> StreamId:
-        if written.query_id is not None:
-            return stream_id(self._options.stream_id, written.query_id)
+        query_id = written.settings.get(_QUERY)
+        if query_id is not None:
+            return stream_id(self._options.stream_id, query_id)
         if self._options.stream_id is not None:
             return StreamId(self._options.stream_id)
         raise BadRequest("Spark has not said which query this is: give the option stream-id")
 
     def _submit(
-        self, table: Table, stream: StreamId, epoch: int, files: Sequence[DataFile]
+        self, table: Table, files: Sequence[DataFile], commit_options: Mapping[str, Any]
     ) -> Commit:
-        commit_options: dict[str, Any] = {
-            "branch": self._options.branch,
-            "summary": {**self._options.summary, **stream.summary()},
-            "once": stream.once(epoch),
-        }
         if self._overwrite:
             return table.overwrite_files(files, row_filter=AlwaysTrue(), **commit_options)
         return table.append_files(files, **commit_options)
-
-
-def task_properties() -> Mapping[str, str]:
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    if context is None:
-        return {}
-    properties = {name: context.getLocalProperty(name) for name in (_QUERY, _EPOCH)}
-    return {name: text for name, text in properties.items() if text is not None}

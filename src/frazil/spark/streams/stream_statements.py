@@ -20,6 +20,7 @@ from frazil.client.declare.client_table import Table
 from frazil.spark.core.context import LOGGER, Context, Settings
 from frazil.spark.core.name_matching import column
 from frazil.spark.core.statement_runs import Result, Target
+from frazil.spark.core.write_audit import audit_of
 from frazil.spark.reading import jar_reader
 from frazil.spark.rows import upserts
 from frazil.spark.rows.upserts import Upsert
@@ -162,6 +163,10 @@ def read_stream(
         }
     )
     table = target.load(context)
+    if target.branch == MAIN:
+        target = replace(
+            target, branch=audit_of(context.spark, table).branch_to_read(table) or MAIN
+        )
     reason = _why_not_jar(context, target, table)
     if reason is None:
         _warn_of_expired(context, table, from_timestamp)

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from frazil.client.declare.client_table import Table
-from frazil.spark.core.name_matching import quoted
-from frazil.spark.schema.schema_evolution import next_id
+from frazil.client.declare.schema_updates import next_id
+from frazil.client.declare.text_cursor import quoted
 from frazil.values.transforms import InvalidTransform, Unknown, nearest_transform, parse_transform
 from frazil.values.types import NestedField, StructType, fields_by_id
 from frazil.wire.errors import BadRequest
+
+if TYPE_CHECKING:
+    from frazil.client.declare.client_table import Table
 
 VOID: Final = "void"
 _FIRST_PARTITION_ID: Final = 1000
@@ -32,11 +34,13 @@ _SUFFIXES: Final = {"truncate": "trunc"}
 _WITH_PARAMETER: Final = frozenset({"bucket", "truncate"})
 
 
-def partition_spec(schema: StructType, terms: Iterable[str]) -> dict[str, Any]:
-    """Return the JSON of the partition spec of a new table."""
+def partition_spec(
+    schema: StructType, terms: Iterable[str], *, option: str = "partitioned_by"
+) -> dict[str, Any]:
+    """Return the JSON of the partition spec of a new table; messages name the `option`."""
     fields = []
     for position, term in enumerate(terms):
-        transform, source, name = _term(schema, term, "partitioned_by")
+        transform, source, name = _term(schema, term, option)
         fields.append(
             {
                 "source-id": source.field_id,
@@ -52,13 +56,14 @@ def spec_terms(table: Table) -> list[str]:
     """Return the default spec as terms of CREATE TABLE; the inverse of `partition_spec`."""
     columns = fields_by_id(table.schema)
     return [
-        _term_text(str(field["transform"]), columns[field["source-id"]].name)
+        term_text(str(field["transform"]), columns[field["source-id"]].name)
         for field in table.spec()["fields"]
         if field["transform"] != VOID
     ]
 
 
-def _term_text(transform: str, source: str) -> str:
+def term_text(transform: str, source: str) -> str:
+    """Return a transform of a column as text."""
     column = ".".join(part if part.isidentifier() else quoted(part) for part in source.split("."))
     if transform == "identity":
         return column
@@ -68,13 +73,15 @@ def _term_text(transform: str, source: str) -> str:
     return f"{transform}s({column})" if transform in _TIMES else f"{transform}({column})"
 
 
-def sort_order(schema: StructType, terms: Iterable[str], *, order_id: int = 1) -> dict[str, Any]:
+def sort_order(
+    schema: StructType, terms: Iterable[str], *, order_id: int = 1, option: str = "sorted_by"
+) -> dict[str, Any]:
     """Return the JSON of a sort order. Without terms it is the unsorted order, whose ID is 0."""
     fields = []
     for text in terms:
         matched = _DIRECTION.match(text)
         assert matched is not None
-        transform, source, _ = _term(schema, matched["term"], "sorted_by")
+        transform, source, _ = _term(schema, matched["term"], option)
         direction = (matched["direction"] or "asc").lower()
         nulls = (matched["nulls"] or ("first" if direction == "asc" else "last")).lower()
         fields.append(

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from frazil.spark.schema.spark_types import fresh_ids, with_ids
 from frazil.values import types
+from frazil.values.field_ids import fresh_ids, with_ids
 from frazil.wire.errors import BadRequest
 
 Path: TypeAlias = tuple[str, ...]

@@ -1,17 +1,15 @@
-"""Read and write types as Spark SQL spells them, with the types that only Iceberg has.
+"""Read and write types as Spark SQL and Iceberg spell them.
 
-TIMESTAMP has a time zone unless `spark.sql.timestampType` of the session says otherwise.
+The caller decides whether TIMESTAMP has a time zone: it has one in Spark, and none in Iceberg.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from frazil.spark.core.name_matching import quoted
-from frazil.spark.parse.sql_literals import string_literal
-from frazil.spark.parse.sql_tokens import Cursor, Kind
-from frazil.spark.schema.spark_types import NO_ID
+from frazil.client.declare.text_cursor import Kind, TextCursor, quoted, string_literal
 from frazil.values import types
+from frazil.values.field_ids import NO_ID
 from frazil.wire.errors import BadRequest
 
 _DECIMAL: Final = frozenset({"DECIMAL", "DEC", "NUMERIC"})
@@ -40,6 +38,7 @@ _NAMES: Final[dict[str, types.Type]] = {
     "STRING": types.STRING,
     "UUID": types.UUID,
     "BINARY": types.BINARY,
+    "UNKNOWN": types.UNKNOWN,
     "VOID": types.UNKNOWN,
     "VARIANT": types.VARIANT,
 }
@@ -47,7 +46,7 @@ _NAMES: Final[dict[str, types.Type]] = {
 
 def parse_type(text: str, *, timestamp: types.Type = types.TIMESTAMPTZ) -> types.Type:
     """Parse a type. Its fields have no IDs yet. `timestamp` is the type that TIMESTAMP means."""
-    cursor = Cursor(text)
+    cursor = TextCursor(text)
     parser = _TypeParser(cursor, timestamp)
     try:
         parsed = parser.type()
@@ -60,7 +59,7 @@ def parse_type(text: str, *, timestamp: types.Type = types.TIMESTAMPTZ) -> types
 class _TypeParser:
     """Parses a type and the types inside it."""
 
-    def __init__(self, cursor: Cursor, timestamp: types.Type) -> None:
+    def __init__(self, cursor: TextCursor, timestamp: types.Type) -> None:
         self._cursor = cursor
         self._timestamp = timestamp
         self._closed = 0
@@ -73,7 +72,7 @@ class _TypeParser:
             cursor.fail("a type")
         cursor.take()
         word = token.word
-        if word == "ARRAY":
+        if word in ("ARRAY", "LIST"):
             return self._array()
         if word == "MAP":
             return self._map()
@@ -87,15 +86,32 @@ class _TypeParser:
         if word == "STRING" and cursor.accept("COLLATE"):
             cursor.fail("the end of the type: Iceberg has no collations")
         if word == "FIXED":
-            cursor.expect("(")
+            closing = "]" if cursor.accept("[") else ")"
+            if closing == ")":
+                cursor.expect("(")
             length = cursor.whole_number("a length")
-            cursor.expect(")")
+            cursor.expect(closing)
             return types.FixedType(length)
         if word == "TIMESTAMP":
             return self._timestamp
+        if word in ("GEOMETRY", "GEOGRAPHY"):
+            parameters = f"({cursor.enclosed('a CRS')})" if cursor.at("(") else ""
+            return types.type_from_name(f"{word}{parameters}")
         known = _NAMES.get(word)
         if known is None:
-            names = ", ".join((*_NAMES, "TIMESTAMP", "DECIMAL", "FIXED", "ARRAY", "MAP", "STRUCT"))
+            names = ", ".join(
+                (
+                    *_NAMES,
+                    "TIMESTAMP",
+                    "DECIMAL",
+                    "FIXED",
+                    "GEOMETRY",
+                    "GEOGRAPHY",
+                    "ARRAY",
+                    "MAP",
+                    "STRUCT",
+                )
+            )
             raise BadRequest(f"{token.text} is not a type; known types are {names}")
         return known
 

@@ -1,0 +1,64 @@
+"""The group of commands: help that is never cut, and usage errors as JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, Final
+
+import typer
+from typer.core import TyperGroup
+
+from frazil.cli.shared.setting_options import Output
+
+# Typer has its own copy of click since 0.20, so the class has no public name for all versions.
+_ClickError: Final[Any] = typer.BadParameter.__mro__[2]
+_NO_LIMIT: Final = 10_000
+GROUP_SETTINGS: Final = {"max_content_width": _NO_LIMIT}
+"""Help takes the whole width of the terminal; click's own limit is 80 columns."""
+
+
+class CommandGroup(TyperGroup):
+    """Lists commands with their whole first paragraph, and prints usage errors as JSON if asked."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        rows = [
+            (name, " ".join((command.help or "").partition("\n\n")[0].split()))
+            for name, command in commands
+            if command is not None and not command.hidden
+        ]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        words = list(sys.argv[1:] if args is None else args)
+        if not standalone_mode or not wants_json(words):
+            return super().main(
+                args, prog_name, complete_var, standalone_mode, windows_expand_args, **extra
+            )
+        try:
+            code = super().main(args, prog_name, complete_var, False, windows_expand_args, **extra)
+        except _ClickError as error:
+            typer.echo(json.dumps({"error": {"message": error.format_message()}}), err=True)
+            sys.exit(error.exit_code)
+        sys.exit(code or 0)
+
+
+def wants_json(arguments: Sequence[str]) -> bool:
+    """Check for `--output json` without parsing, since the arguments may be wrong."""
+    text = Output.JSON.value
+    flags = ("--output", "-o")
+    return any(pair in {(flag, text) for flag in flags} for pair in pairwise(arguments)) or any(
+        argument in (f"--output={text}", f"-o{text}") for argument in arguments
+    )

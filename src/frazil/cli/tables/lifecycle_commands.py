@@ -1,0 +1,275 @@
+"""`frazil create`, `drop`, `rename`, `set`, `unset`, `register` and `unregister`."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from frazil.cli.shared.catalog_command import CatalogChoice, takes_catalog, usage
+from frazil.cli.shared.setting_options import FAILURE, fail
+from frazil.cli.shared.typed_names import BadName, key_values, table_name
+from frazil.cli.tables.table_change import (
+    DryRunOption,
+    change_catalog,
+    change_table,
+    print_done,
+)
+from frazil.cli.tables.table_commands import TABLE_HELP, TableArgument
+from frazil.extras import install_command
+from frazil.wire.errors import AlreadyExists, NotFound
+
+if TYPE_CHECKING:
+    from frazil.client.catalog_client import Client
+    from frazil.client.declare.client_table import Table
+    from frazil.client.declare.table_definition import CreateOptions
+    from frazil.wire.identifiers import Identifier
+
+NewTableArgument = Annotated[str, typer.Argument(metavar="TABLE", help=TABLE_HELP)]
+PropertiesArgument = Annotated[
+    list[str], typer.Argument(metavar="KEY=VALUE...", help="The properties.")
+]
+KeysArgument = Annotated[list[str], typer.Argument(metavar="KEY...", help="The properties.")]
+IfExistsOption = Annotated[bool, typer.Option("--if-exists", help="Succeed if it does not exist.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the command tree."""
+    for name, command in (
+        ("create", create),
+        ("drop", drop),
+        ("rename", rename),
+        ("set", set_properties),
+        ("unset", unset_properties),
+        ("register", register_table),
+        ("unregister", unregister),
+    ):
+        app.command(name)(takes_catalog(command))
+
+
+# --- create ---------------------------------------------------------------------------------------
+
+
+def create(
+    choice: CatalogChoice,
+    table: NewTableArgument,
+    schema: Annotated[
+        str | None,
+        typer.Option(
+            "--schema",
+            metavar="COLUMNS",
+            help="The columns, such as \"id bigint not null, at timestamptz comment 'when'\", "
+            "or Iceberg's JSON.",
+        ),
+    ] = None,
+    like: Annotated[
+        str | None,
+        typer.Option("--like", metavar="FILE", help="A Parquet file with the columns."),
+    ] = None,
+    partition_by: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--partition-by", metavar="TERM", help='A column, or a transform such as "day(at)".'
+        ),
+    ] = None,
+    sort_by: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--sort-by", metavar="TERM", help='A sort term, such as "at desc nulls last".'
+        ),
+    ] = None,
+    identifier: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--identifier", metavar="COLUMN", help="A required column that identifies rows."
+        ),
+    ] = None,
+    properties: Annotated[
+        list[str] | None,
+        typer.Option("--property", metavar="KEY=VALUE", help="A property of the table."),
+    ] = None,
+    location: Annotated[
+        str | None, typer.Option("--location", metavar="URL", help="Where its files are stored.")
+    ] = None,
+    format_version: Annotated[
+        int | None,
+        typer.Option("--format-version", metavar="N", help="Iceberg's format. [default: 2]"),
+    ] = None,
+    if_not_exists: Annotated[
+        bool, typer.Option("--if-not-exists", help="Leave a table that exists as it is.")
+    ] = False,
+    dry_run: DryRunOption = False,
+) -> None:
+    """Create a table from columns as text, or with the columns of a Parquet file."""
+    name = table_name(table)
+    if (schema is None) == (like is None):
+        usage("create: give either --schema or --like", choice.output)
+    columns = _columns_of_text(schema) if schema is not None else _columns_of_file(choice, like)
+    options: CreateOptions = {
+        "partition_by": partition_by or (),
+        "sort_by": sort_by or (),
+        "identifier_fields": identifier or (),
+        "properties": key_values("--property", properties or ()),
+        "location": location,
+        "format_version": format_version,
+    }
+
+    def make(client: Client) -> tuple[Table, bool]:
+        try:
+            return client.create_table(name, columns, **options), True
+        except AlreadyExists:
+            if not if_not_exists:
+                raise
+        return client.load_table(name), False
+
+    loaded, is_new = change_catalog(choice, make, dry_run=dry_run)
+    done = "created, at" if is_new else "there already, at"
+    _print_table(choice, name, loaded, done, {"created": is_new})
+
+
+def _columns_of_text(text: str) -> Any:
+    if not text.lstrip().startswith("{"):
+        return text
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise BadName(f"--schema begins like JSON, but is not: {error}") from None
+
+
+def _columns_of_file(choice: CatalogChoice, path: str | None) -> Any:
+    try:
+        import pyarrow.parquet
+    except ImportError:
+        fail(f"--like needs pyarrow. Type: {install_command('parquet')}", choice.output, FAILURE)
+    try:
+        return pyarrow.parquet.read_schema(path)
+    except (OSError, pyarrow.ArrowInvalid) as error:
+        fail(f"--like {path}: {error}", choice.output, FAILURE)
+
+
+def _print_table(
+    choice: CatalogChoice, name: Identifier, table: Table, done: str, more: dict[str, Any]
+) -> None:
+    document = {
+        "table": str(name),
+        "table-uuid": table.uuid,
+        "format-version": table.format_version,
+        "location": table.location,
+        "metadata-location": table.metadata_location,
+    }
+    print_done(choice, f"{name}: {done} {table.location}", document | more)
+
+
+# --- drop, rename ---------------------------------------------------------------------------------
+
+
+def drop(
+    choice: CatalogChoice,
+    table: TableArgument,
+    purge: Annotated[
+        bool, typer.Option("--purge", help="Also delete its files; they cannot be restored.")
+    ] = False,
+    if_exists: IfExistsOption = False,
+    dry_run: DryRunOption = False,
+) -> None:
+    """Drop a table; its files stay, unless --purge is given."""
+    name = table_name(table)
+
+    def remove(client: Client) -> bool:
+        try:
+            client.drop_table(name, purge=purge)
+        except NotFound:
+            if not if_exists:
+                raise
+            return False
+        return True
+
+    dropped = change_catalog(choice, remove, dry_run=dry_run)
+    files = "and its files are deleted" if purge else "its files stay"
+    done = f"dropped, {files}" if dropped else "does not exist"
+    print_done(
+        choice,
+        f"{name}: {done}",
+        {"table": str(name), "dropped": dropped, "purged": dropped and purge},
+    )
+
+
+def rename(
+    choice: CatalogChoice,
+    table: TableArgument,
+    new_name: Annotated[
+        str, typer.Argument(metavar="NEW_NAME", help="The new name, as namespace.table.")
+    ],
+    dry_run: DryRunOption = False,
+) -> None:
+    """Rename a table, or move it to another namespace; its files stay where they are."""
+    old, new = table_name(table), table_name(new_name)
+    change_catalog(choice, lambda client: client.rename_table(old, new), dry_run=dry_run)
+    print_done(choice, f"{old}: now {new}", {"table": str(new), "previous-name": str(old)})
+
+
+# --- properties -----------------------------------------------------------------------------------
+
+
+def set_properties(
+    choice: CatalogChoice,
+    table: TableArgument,
+    properties: PropertiesArgument,
+    dry_run: DryRunOption = False,
+) -> None:
+    """Set properties of a table."""
+    updates = key_values("set", properties)
+    done = f"set {', '.join(sorted(updates))}"
+    change_table(
+        choice, table, lambda loaded: loaded.set_properties(updates), done, dry_run=dry_run
+    )
+
+
+def unset_properties(
+    choice: CatalogChoice,
+    table: TableArgument,
+    keys: KeysArgument,
+    dry_run: DryRunOption = False,
+) -> None:
+    """Remove properties of a table."""
+    done = f"unset {', '.join(keys)}"
+    change_table(
+        choice, table, lambda loaded: loaded.remove_properties(*keys), done, dry_run=dry_run
+    )
+
+
+# --- tables of other catalogs ---------------------------------------------------------------------
+
+
+def register_table(
+    choice: CatalogChoice,
+    table: NewTableArgument,
+    metadata_location: Annotated[
+        str,
+        typer.Argument(metavar="METADATA", help="The URL of its newest metadata file."),
+    ],
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace a table of this name; its files stay.")
+    ] = False,
+    dry_run: DryRunOption = False,
+) -> None:
+    """Register a table whose files exist, such as one of another catalog."""
+    name = table_name(table)
+    loaded = change_catalog(
+        choice,
+        lambda client: client.register_table(name, metadata_location, overwrite=overwrite),
+        dry_run=dry_run,
+    )
+    _print_table(choice, name, loaded, "registered, at", {})
+
+
+def unregister(choice: CatalogChoice, table: TableArgument, dry_run: DryRunOption = False) -> None:
+    """Remove a table from the catalog and print what registers it again; all files stay."""
+    name = table_name(table)
+    location = change_catalog(choice, lambda client: client.unregister_table(name), dry_run=dry_run)
+    print_done(
+        choice,
+        f"{name}: unregistered, its metadata is {location}",
+        {"table": str(name), "metadata-location": location},
+    )

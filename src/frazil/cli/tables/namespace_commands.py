@@ -1,0 +1,160 @@
+"""`frazil ns`: list, show, create, change and drop namespaces."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from frazil.cli.shared.catalog_command import CatalogChoice, takes_catalog
+from frazil.cli.shared.command_group import CommandGroup
+from frazil.cli.shared.printing import plain, print_json, print_pairs
+from frazil.cli.shared.shell_completion import complete_table
+from frazil.cli.shared.typed_names import key_values, namespace_name
+from frazil.cli.tables.lifecycle_commands import IfExistsOption, KeysArgument, PropertiesArgument
+from frazil.cli.tables.table_change import DryRunOption, change_catalog, print_done
+from frazil.wire.errors import AlreadyExists, NotFound
+
+if TYPE_CHECKING:
+    from frazil.client.catalog_client import Client
+
+NamespaceArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAMESPACE",
+        help="The namespace, as parent.child; '[\"a.b\"]' for names with dots.",
+        autocompletion=complete_table,
+    ),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the command tree."""
+    group = typer.Typer(cls=CommandGroup, help="Work on namespaces.", no_args_is_help=True)
+    for name, command in (
+        ("ls", ls),
+        ("show", show),
+        ("create", create),
+        ("drop", drop),
+        ("set", set_properties),
+        ("unset", unset_properties),
+    ):
+        group.command(name)(takes_catalog(command))
+    app.add_typer(group, name="ns")
+
+
+def ls(
+    choice: CatalogChoice,
+    namespace: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="NAMESPACE",
+            help="List the namespaces inside of it; by default all.",
+            autocompletion=complete_table,
+        ),
+    ] = None,
+) -> None:
+    """List namespaces."""
+    from frazil.cli.tables.ls_command import print_namespaces
+
+    parent = () if namespace is None else namespace_name(namespace)
+    with choice.connect() as client:
+        print_namespaces(choice, client, parent)
+
+
+def show(choice: CatalogChoice, namespace: NamespaceArgument) -> None:
+    """Show the properties of a namespace."""
+    levels = namespace_name(namespace)
+    with choice.connect() as client:
+        properties = client.load_namespace(levels)
+    if choice.as_json:
+        print_json({"namespace": list(levels), "properties": properties})
+        return
+    typer.echo(plain(".".join(levels)))
+    print_pairs(dict(sorted(properties.items())), "  ")
+
+
+def create(
+    choice: CatalogChoice,
+    namespace: NamespaceArgument,
+    properties: Annotated[
+        list[str] | None,
+        typer.Option("--property", metavar="KEY=VALUE", help="A property of the namespace."),
+    ] = None,
+    if_not_exists: Annotated[
+        bool, typer.Option("--if-not-exists", help="Leave a namespace that exists as it is.")
+    ] = False,
+    dry_run: DryRunOption = False,
+) -> None:
+    """Create a namespace."""
+    levels = namespace_name(namespace)
+    values = key_values("--property", properties or ())
+
+    def make(client: Client) -> bool:
+        try:
+            client.create_namespace(levels, values)
+        except AlreadyExists:
+            if not if_not_exists:
+                raise
+            return False
+        return True
+
+    is_new = change_catalog(choice, make, dry_run=dry_run)
+    done = "created" if is_new else "there already"
+    _print(choice, levels, done, {"created": is_new})
+
+
+def drop(
+    choice: CatalogChoice,
+    namespace: NamespaceArgument,
+    if_exists: IfExistsOption = False,
+    dry_run: DryRunOption = False,
+) -> None:
+    """Drop an empty namespace."""
+    levels = namespace_name(namespace)
+
+    def remove(client: Client) -> bool:
+        try:
+            client.drop_namespace(levels)
+        except NotFound:
+            if not if_exists:
+                raise
+            return False
+        return True
+
+    dropped = change_catalog(choice, remove, dry_run=dry_run)
+    done = "dropped" if dropped else "does not exist"
+    _print(choice, levels, done, {"dropped": dropped})
+
+
+def set_properties(
+    choice: CatalogChoice,
+    namespace: NamespaceArgument,
+    properties: PropertiesArgument,
+    dry_run: DryRunOption = False,
+) -> None:
+    """Set properties of a namespace."""
+    levels = namespace_name(namespace)
+    updates = key_values("set", properties)
+    change_catalog(choice, lambda client: client.update_namespace(levels, updates), dry_run=dry_run)
+    _print(choice, levels, f"set {', '.join(sorted(updates))}", {"updated": sorted(updates)})
+
+
+def unset_properties(
+    choice: CatalogChoice,
+    namespace: NamespaceArgument,
+    keys: KeysArgument,
+    dry_run: DryRunOption = False,
+) -> None:
+    """Remove properties of a namespace."""
+    levels = namespace_name(namespace)
+    change_catalog(
+        choice, lambda client: client.update_namespace(levels, removals=keys), dry_run=dry_run
+    )
+    _print(choice, levels, f"unset {', '.join(keys)}", {"removed": keys})
+
+
+def _print(
+    choice: CatalogChoice, levels: tuple[str, ...], done: str, document: dict[str, Any]
+) -> None:
+    print_done(choice, f"{'.'.join(levels)}: {done}", {"namespace": list(levels), **document})

@@ -1,0 +1,1 @@
+"""Rows of tables as Arrow: appended, changed and read without Spark and without PyIceberg."""

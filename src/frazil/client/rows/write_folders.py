@@ -1,0 +1,148 @@
+"""One write: its folder, its commit, and the removal of files that were not committed.
+
+Each write has a folder of its own, so that everything in it was written by that write. Files are
+removed only on proof. Before the request is sent, and after a rejection, all files of the write are
+removed. After an unknown outcome none are. After a commit only those are removed that lost attempts
+of tasks have left behind.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from types import MappingProxyType
+from typing import Final
+from uuid import uuid4
+
+from frazil.client.declare.table_verbs import Commit
+from frazil.datafiles.portable_table import FileTable
+from frazil.datafiles.reading.file_storage import Storage, is_local, storage_of
+from frazil.wire.conflicts import duplicate_paths
+from frazil.wire.errors import CommitStateUnknown, FrazilError, ValidationError
+
+DATA_PATH_PROPERTIES: Final = ("write.data.path", "write.folder-storage.path")
+"""The second is the name in older tables."""
+_NO_PROPERTIES: Final[Mapping[str, str]] = MappingProxyType({})
+_LOGGER: Final = logging.getLogger("frazil.client")
+
+
+@dataclass(frozen=True)
+class WriteFolder:
+    location: str
+    storage: Storage
+
+    def discard(self, keep: Collection[str] = ()) -> None:
+        """Remove everything but `keep`, after a proven failure."""
+        if keep:
+            self.keep_only(keep)
+        else:
+            self.storage.delete_folder(self.location)
+
+    def keep_only(self, paths: Collection[str]) -> None:
+        """Remove what lost attempts of tasks have written, after a commit of `paths`."""
+        committed = frozenset(paths)
+        existing = self.storage.list(self.location)
+        unseen = [path for path in committed.difference(existing) if path.startswith(self.location)]
+        if unseen:
+            # If a committed file is not listed by its name, others could be removed by mistake.
+            raise FileNotFoundError(f"{unseen[0]} is committed and not found below {self.location}")
+        self.storage.delete(path for path in existing if path not in committed)
+        self.storage.delete_empty_folders(self.location)
+
+
+def new_folder(table: FileTable, properties: Mapping[str, str] = _NO_PROPERTIES) -> WriteFolder:
+    """Make the folder of a new write; once it is discarded, nothing can be written into it."""
+    location = f"{data_location(table)}/{uuid4()}"
+    storage = storage_of(properties, table.config)
+    if is_local(location):
+        storage.make_folder(location)
+        storage = replace(storage, sealed_by=location)
+    return WriteFolder(location, storage)
+
+
+def data_location(table: FileTable) -> str:
+    """Return where the table's data files belong, without a slash at the end."""
+    for name in DATA_PATH_PROPERTIES:
+        location = table.properties.get(name)
+        if location:
+            return location.rstrip("/")
+    return f"{table.location.rstrip('/')}/data"
+
+
+class _State(Enum):
+    UNSENT = auto()
+    SENT = auto()
+    """The outcome is not known, and may never be."""
+    REJECTED = auto()
+    COMMITTED = auto()
+
+
+class Write:
+    """One write into a folder of its own."""
+
+    def __init__(self, folder: WriteFolder) -> None:
+        self.folder = folder
+        self._state = _State.UNSENT
+        self._keep: frozenset[str] = frozenset()
+
+    def commit(self, paths: Collection[str], submit: Callable[[], Commit]) -> Commit:
+        """Send the change; `paths` are the files that it declares."""
+        self._state = _State.SENT
+        try:
+            commit = submit()
+        except CommitStateUnknown:
+            raise
+        except FrazilError as error:
+            self._state = _State.REJECTED
+            if isinstance(error, ValidationError):
+                # A path that is already live must stay, whoever has written it.
+                self._keep = frozenset(duplicate_paths(error.conflicts))
+            raise
+        self._state = _State.COMMITTED
+        with only_logged(self.folder):
+            if not commit.already_committed:
+                self.folder.keep_only(paths)
+            elif commit.attempts == 1:
+                # The request was sent once, so that an earlier run has committed its own files.
+                self.folder.discard()
+        return commit
+
+    @property
+    def is_unsent(self) -> bool:
+        return self._state is _State.UNSENT
+
+    def fail(self) -> None:
+        """Clean up after a write that was not committed, as far as that is known."""
+        if self._state in (_State.UNSENT, _State.REJECTED):
+            with only_logged(self.folder):
+                self.folder.discard(self._keep)
+        elif self._state is _State.SENT:
+            _LOGGER.warning("outcome unknown: the files below %s are kept", self.folder.location)
+
+
+@contextmanager
+def committing(folder: WriteFolder) -> Iterator[Write]:
+    """Start a write; its files are removed if the block ends without a commit."""
+    write = Write(folder)
+    try:
+        yield write
+    except BaseException:
+        write.fail()
+        raise
+    if write.is_unsent:
+        write.fail()
+
+
+@contextmanager
+def only_logged(folder: WriteFolder) -> Iterator[None]:
+    """Log errors of the clean-up, so that they do not hide the outcome of the write.
+
+    Files that stay behind are left to the removal of orphan files.
+    """
+    try:
+        yield
+    except Exception:
+        _LOGGER.warning("could not clean up below %s", folder.location, exc_info=True)

@@ -1,0 +1,1 @@
+"""Iceberg's metadata tables, such as `ns.t.files`: what a table is made of, as frames."""

@@ -1,0 +1,295 @@
+"""Returns the metadata tables of a table as frames, with the columns of Iceberg's own.
+
+Tables that come from the metadata file are always made here. Those that need manifests are read by
+Iceberg's runtime if it is there, distributed over Spark, and otherwise by the driver. Both read the
+snapshot that was chosen before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from frazil.client.declare.client_table import Table
+from frazil.datafiles.arrow.arrow_types import spark_arrow_schema
+from frazil.datafiles.reading.file_storage import storage_of
+from frazil.spark.core.context import LOGGER, Context, dealt_out
+from frazil.spark.core.name_matching import quoted
+from frazil.spark.executor.delete_rows import FILE, DeleteRows
+from frazil.spark.inspection.file_tables import DATA_FILES, DELETE_FILES, FileTables
+from frazil.spark.inspection.shown_types import ShownTypes
+from frazil.spark.inspection.table_manifests import ListedFile, TableManifests
+from frazil.spark.reading import jar_reader
+from frazil.wire.errors import BadRequest
+from frazil.wire.file_actions import MAIN
+from frazil.wire.scan_planning import PlannedDeleteFile
+
+_TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
+_SUMMARY: Final = pa.map_(pa.string(), pa.field("value", pa.string(), nullable=False))
+_POSITION_DELETES: Final = 1
+_VECTORS_MIN_VERSION: Final = 3
+_MAX_TASKS: Final = 64
+
+
+def metadata_frame(
+    context: Context, table: Table, name: str, snapshot_id: int | None = None
+) -> DataFrame:
+    """Return a metadata table. `snapshot_id` chooses the snapshot of those that show one."""
+    if name not in OF_SNAPSHOT and snapshot_id is not None:
+        raise BadRequest(f"{table}.{name} shows all snapshots, so it has no versions")
+    make = _OF_METADATA.get(name)
+    if make is not None:
+        return context.spark.createDataFrame(make(table))
+    if name in OF_SNAPSHOT and snapshot_id is None:
+        snapshot_id = table.head()
+    reason = _why_not_jar(context, table)
+    if reason is None:
+        reader = context.spark.read
+        if snapshot_id is not None:
+            reader = reader.option("versionAsOf", str(snapshot_id))
+        return reader.table(f"{jar_reader.full_name(context, table)}.{quoted(name)}")
+    LOGGER.debug("%s.%s: manifests are read by Frazil: %s", table, name, reason)
+    return _own_frame(context, table, name, snapshot_id)
+
+
+def _why_not_jar(context: Context, table: Table) -> str | None:
+    if context.settings.reader == "own":
+        return "as requested"
+    reason = jar_reader.why_not(context, table, table.schema, table.schema)
+    if context.settings.reader == "jar":
+        jar_reader.check_forced(reason, table)
+    return reason
+
+
+# --- of the metadata file -------------------------------------------------------------------------
+
+
+def _snapshots(table: Table) -> pa.Table:
+    rows = [
+        {
+            "committed_at": snapshot.timestamp_ms * 1000,
+            "snapshot_id": snapshot.snapshot_id,
+            "parent_id": snapshot.parent_snapshot_id,
+            "operation": snapshot.operation,
+            "manifest_list": snapshot.manifest_list,
+            "summary": [item for item in snapshot.summary.items() if item[0] != "operation"],
+        }
+        for snapshot in table.snapshots
+    ]
+    return _table(
+        rows,
+        pa.field("committed_at", _TIMESTAMP, nullable=False),
+        pa.field("snapshot_id", pa.int64(), nullable=False),
+        pa.field("parent_id", pa.int64()),
+        pa.field("operation", pa.string()),
+        pa.field("manifest_list", pa.string()),
+        pa.field("summary", _SUMMARY),
+    )
+
+
+def _history(table: Table) -> pa.Table:
+    parents = {snapshot.snapshot_id: snapshot.parent_snapshot_id for snapshot in table.snapshots}
+    main = table.ancestors(MAIN) if MAIN in table.refs else ()
+    ancestors = {snapshot.snapshot_id for snapshot in main}
+    rows = [
+        {
+            "made_current_at": entry["timestamp-ms"] * 1000,
+            "snapshot_id": entry["snapshot-id"],
+            "parent_id": parents.get(entry["snapshot-id"]),
+            "is_current_ancestor": entry["snapshot-id"] in ancestors,
+        }
+        for entry in table.metadata.get("snapshot-log") or ()
+    ]
+    return _table(
+        rows,
+        pa.field("made_current_at", _TIMESTAMP, nullable=False),
+        pa.field("snapshot_id", pa.int64(), nullable=False),
+        pa.field("parent_id", pa.int64()),
+        pa.field("is_current_ancestor", pa.bool_(), nullable=False),
+    )
+
+
+def _refs(table: Table) -> pa.Table:
+    rows = [
+        {
+            "name": name,
+            "type": ref.type.upper(),
+            "snapshot_id": ref.snapshot_id,
+            "max_reference_age_in_ms": ref.max_ref_age_ms,
+            "min_snapshots_to_keep": ref.min_snapshots_to_keep,
+            "max_snapshot_age_in_ms": ref.max_snapshot_age_ms,
+        }
+        for name, ref in sorted(table.refs.items())
+    ]
+    return _table(
+        rows,
+        pa.field("name", pa.string(), nullable=False),
+        pa.field("type", pa.string(), nullable=False),
+        pa.field("snapshot_id", pa.int64(), nullable=False),
+        pa.field("max_reference_age_in_ms", pa.int64()),
+        pa.field("min_snapshots_to_keep", pa.int32()),
+        pa.field("max_snapshot_age_in_ms", pa.int64()),
+    )
+
+
+def _metadata_log(table: Table) -> pa.Table:
+    """Return the metadata files, with main's head at the time of each."""
+    metadata = table.metadata
+    files = [
+        (entry["timestamp-ms"], entry["metadata-file"])
+        for entry in metadata.get("metadata-log") or ()
+    ]
+    files.append((metadata["last-updated-ms"], table.metadata_location))
+    heads = [
+        (entry["timestamp-ms"], entry["snapshot-id"])
+        for entry in metadata.get("snapshot-log") or ()
+    ]
+    snapshots = {snapshot.snapshot_id: snapshot for snapshot in table.snapshots}
+    rows = []
+    for timestamp_ms, file in files:
+        head = next((head for at, head in reversed(heads) if at <= timestamp_ms), None)
+        snapshot = None if head is None else snapshots.get(head)
+        rows.append(
+            {
+                "timestamp": timestamp_ms * 1000,
+                "file": file,
+                "latest_snapshot_id": head,
+                "latest_schema_id": snapshot and snapshot.schema_id,
+                "latest_sequence_number": snapshot and snapshot.sequence_number,
+            }
+        )
+    return _table(
+        rows,
+        pa.field("timestamp", _TIMESTAMP, nullable=False),
+        pa.field("file", pa.string(), nullable=False),
+        pa.field("latest_snapshot_id", pa.int64()),
+        pa.field("latest_schema_id", pa.int32()),
+        pa.field("latest_sequence_number", pa.int64()),
+    )
+
+
+def _table(rows: Sequence[Mapping[str, Any]], *fields: pa.Field) -> pa.Table:
+    return pa.Table.from_pylist(rows, pa.schema(fields))
+
+
+# --- of manifests ---------------------------------------------------------------------------------
+
+
+def _own_frame(context: Context, table: Table, name: str, snapshot_id: int | None) -> DataFrame:
+    storage = storage_of(context.properties, table.config)
+    tables = FileTables(TableManifests(table, storage), ShownTypes(table))
+    if name.startswith("all_"):
+        lists = tables.manifests.all_listed(table.snapshots)
+        if name == "all_manifests":
+            return context.spark.createDataFrame(tables.all_manifests(lists))
+        distinct = {item.manifest.manifest_path: item for _, listed in lists for item in listed}
+        listed = list(distinct.values())
+    elif snapshot_id is None:
+        listed = []
+    else:
+        listed = tables.manifests.listed(table.snapshot(snapshot_id))
+    if name == "position_deletes":
+        return _position_deletes(context, tables, listed)
+    return context.spark.createDataFrame(_OF_MANIFESTS[name.removeprefix("all_")](tables, listed))
+
+
+def _partitions(tables: FileTables, listed: Sequence[ListedFile]) -> pa.Table:
+    snapshots = tables.manifests.table.snapshots
+    return tables.partitions(listed, {snapshot.snapshot_id: snapshot for snapshot in snapshots})
+
+
+def _position_deletes(
+    context: Context, tables: FileTables, listed: Sequence[ListedFile]
+) -> DataFrame:
+    """Return a row for each deleted position. Spark's tasks read the delete files."""
+    schema = _position_deletes_schema(tables)
+    items = [
+        _item(tables, schema, entry)
+        for entry in tables.entries_of(listed, DELETE_FILES)
+        if entry.is_live and getattr(entry.file, "content", 0) == _POSITION_DELETES
+    ]
+    empty = context.spark.createDataFrame(schema.empty_table())
+    if not items:
+        return empty
+    column = pa.array(items, pa.binary())
+    frame = dealt_out(context.spark, "item", column, min(len(items), _MAX_TASKS))
+    return frame.mapInArrow(DeleteRows(schema, tables.manifests.storage), empty.schema)
+
+
+def _position_deletes_schema(tables: FileTables) -> pa.Schema:
+    table = tables.manifests.table
+    vectors = [
+        pa.field("content_offset", pa.int64()),
+        pa.field("content_size_in_bytes", pa.int64()),
+    ]
+    return pa.schema(
+        [
+            pa.field("file_path", pa.string(), nullable=False),
+            pa.field("pos", pa.int64(), nullable=False),
+            pa.field("row", pa.struct(spark_arrow_schema(table.schema))),
+            *tables.partition_fields,
+            pa.field("spec_id", pa.int32(), nullable=False),
+            pa.field("delete_file_path", pa.string(), nullable=False),
+            *(vectors if table.format_version >= _VECTORS_MIN_VERSION else ()),
+        ]
+    )
+
+
+def _item(tables: FileTables, schema: pa.Schema, entry: Any) -> bytes:
+    """Return a delete file and the columns that are the same for all of its rows."""
+    file = entry.file
+    planned = PlannedDeleteFile(
+        content="position-deletes",
+        file_path=file.file_path,
+        file_format=file.file_format.lower(),
+        spec_id=entry.spec_id,
+        partition=(),
+        file_size_in_bytes=file.file_size_in_bytes,
+        record_count=file.record_count,
+        referenced_data_file=file.referenced_data_file,
+        content_offset=file.content_offset,
+        content_size_in_bytes=file.content_size_in_bytes,
+    )
+    row = {
+        FILE: msgspec.json.encode(planned),
+        "partition": tables.types.partition_row(entry.partition),
+        "spec_id": entry.spec_id,
+        "delete_file_path": file.file_path,
+        "content_offset": file.content_offset,
+        "content_size_in_bytes": file.content_size_in_bytes,
+    }
+    fields = [schema.field(name) for name in schema.names if name in row]
+    batch = pa.RecordBatch.from_pylist([row], pa.schema([pa.field(FILE, pa.binary()), *fields]))
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as stream:
+        stream.write_batch(batch)
+    return bytes(sink.getvalue())
+
+
+_OF_METADATA: Final[Mapping[str, Callable[[Table], pa.Table]]] = {
+    "snapshots": _snapshots,
+    "history": _history,
+    "refs": _refs,
+    "metadata_log_entries": _metadata_log,
+}
+_OF_MANIFESTS: Final[Mapping[str, Callable[[FileTables, Sequence[ListedFile]], pa.Table]]] = {
+    "files": FileTables.files,
+    "data_files": lambda tables, listed: tables.files(listed, DATA_FILES),
+    "delete_files": lambda tables, listed: tables.files(listed, DELETE_FILES),
+    "entries": FileTables.entries,
+    "manifests": FileTables.listed_manifests,
+    "partitions": _partitions,
+}
+OF_SNAPSHOT: Final = frozenset({*_OF_MANIFESTS, "position_deletes"})
+"""Tables that show one snapshot. The others show all."""
+METADATA_TABLES: Final = frozenset(
+    {
+        *_OF_METADATA,
+        *OF_SNAPSHOT,
+        *("all_files", "all_data_files", "all_delete_files", "all_entries", "all_manifests"),
+    }
+)

@@ -1,0 +1,22 @@
+"""Names in error messages: the one that the user probably meant, or all that there are."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Final
+
+_MAX_LISTED: Final = 20
+_MAX_CHARS: Final = 100
+
+
+def name_hint(name: str, names: Iterable[str], plural: str) -> str:
+    """Return `did you mean 'id'?`, or a list of the names if none is similar."""
+    known = list(names)
+    by_lower = {each.lower(): each for each in known}
+    near = difflib.get_close_matches(name[:_MAX_CHARS].lower(), by_lower, n=1)
+    if near:
+        return f"did you mean {by_lower[near[0]]!r}?"
+    others = len(known) - _MAX_LISTED
+    more = f" and {others} more" if others > 0 else ""
+    return f"the {plural} are {', '.join(known[:_MAX_LISTED])}{more}"

@@ -1,0 +1,129 @@
+"""Help, usage errors, colors and completion."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from frazil.cli.app import app
+from tests.cli.shop import FIRST, SECOND, Shop
+from tests.support.patience import HANG_S
+
+ESCAPE = re.compile(r"\x1b\[")
+LONG = "List namespaces, the tables and views of one, or the live files of a table."
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("columns", ["60", "200"])
+def test_help_is_wrapped_to_the_terminal_and_never_cut(columns: str) -> None:
+    command = [sys.executable, "-m", "frazil", "--help"]
+    environ = {**os.environ, "COLUMNS": columns}
+    shown = subprocess.run(command, env=environ, capture_output=True, text=True).stdout
+    assert max(len(line) for line in shown.splitlines()) <= int(columns)
+    assert LONG in " ".join(shown.split())
+    assert (LONG in shown) == (columns == "200")
+
+
+@pytest.mark.parametrize("group", [[], ["spark"], ["config"]])
+def test_the_list_of_commands_is_not_cut(group: list[str]) -> None:
+    assert not re.search(r"\w\.\.\.|…", CliRunner().invoke(app, [*group, "--help"]).stdout)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["show", "-o", "json"], "Missing argument"),
+        (["show", "--output=json", "a.b", "--nothing"], "No such option: --nothing"),
+        (["sow", "-ojson"], "Did you mean 'show'"),
+        (["commit", "a.b", "--isolation", "none", "--output", "json"], "--isolation"),
+        (["token", "nw", "--output", "json"], "No such command 'nw'"),
+    ],
+)
+def test_a_usage_error_is_json_if_asked(arguments: list[str], message: str) -> None:
+    done = CliRunner().invoke(app, arguments)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert message in json.loads(done.stderr)["error"]["message"]
+    plain = [word for word in arguments if not re.search("json|-o", word)]
+    assert "Usage: " in CliRunner().invoke(app, plain).stderr
+
+
+def test_the_exit_code_of_a_command_is_the_same_with_json(shop: Shop) -> None:
+    assert shop.run("show", "shop.none", "-o", "json").exit_code == 1
+    assert shop.run("show", "none", "-o", "json").exit_code == 2
+    assert shop.run("show", shop.name, "-o", "json").exit_code == 0
+
+
+def on_a_terminal(shop: Shop, *arguments: str, **environ: str) -> str:
+    """Run a command whose output is a terminal, and return what it shows."""
+    terminal, theirs = pty.openpty()
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "frazil", *arguments, "--uri", shop.server.url],
+            stdout=theirs,
+            stderr=theirs,
+            env={**os.environ, "COLUMNS": "200", **environ},
+            timeout=HANG_S,
+            check=True,
+        )
+        os.close(theirs)
+        assert done.returncode == 0
+        return os.read(terminal, 1 << 16).decode()
+    finally:
+        os.close(terminal)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("environ", "escapes", "boxes"),
+    [
+        ({"TERM": "xterm"}, True, True),
+        ({"TERM": "xterm", "NO_COLOR": "1"}, False, True),
+        ({"TERM": "dumb"}, False, False),
+    ],
+    ids=["color", "no-color", "dumb"],
+)
+def test_colors_and_boxes(shop: Shop, environ: dict[str, str], escapes: bool, boxes: bool) -> None:
+    shop.append("a.parquet", [1], FIRST)
+    shop.append("b.parquet", [2], SECOND)
+    shown = on_a_terminal(shop, "plan", shop.name, "--filter", "id = 1", **environ)
+    assert "1 planned" in shown
+    assert bool(ESCAPE.search(shown)) is escapes
+    assert ("└──" in shown) is boxes
+
+
+def completions(shop: Shop, words: str) -> list[str]:
+    environ = {
+        "_FRAZIL_COMPLETE": "complete_bash",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(words.count(" ")),
+        "FRAZIL_URI": shop.server.url,
+    }
+    command = [sys.executable, "-m", "frazil"]
+    done = subprocess.run(
+        command, env={**os.environ, **environ}, capture_output=True, text=True, timeout=HANG_S
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.split()
+
+
+@pytest.mark.process
+def test_the_shell_completes_commands_and_tables(shop: Shop) -> None:
+    assert completions(shop, "frazil che") == ["cherry-pick"]
+    assert shop.name in completions(shop, "frazil show sh")
+    assert completions(shop, f"frazil show {shop.name}") == [shop.name]
+    assert completions(shop, "frazil show --uri http://127.0.0.1:9 sh") == []
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "powershell"])
+def test_a_script_for_each_shell(shell: str) -> None:
+    script = CliRunner().invoke(app, ["completion", shell]).stdout
+    assert "_FRAZIL_COMPLETE" in script
+    document = json.loads(CliRunner().invoke(app, ["completion", shell, "-o", "json"]).stdout)
+    assert document == {"shell": shell, "script": script.rstrip("\n")}
