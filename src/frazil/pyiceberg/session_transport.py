@@ -104,10 +104,10 @@ SEND_ERRORS: Final = (
 
 def send_failure(error: requests.RequestException, url: str) -> SendFailure:
     # `requests` wraps the error of urllib3.
-    reason: object = error.args[0] if error.args else None
+    reason: object = error.args[0] if error.args else error
     if isinstance(reason, exceptions.MaxRetryError):
         reason = reason.reason
-    return failure_of(reason, f"{url}: {error}", is_unsent=isinstance(error, BodyUnsent))
+    return failure_of(reason, url, is_unsent=isinstance(error, BodyUnsent))
 
 
 class BodyUnsent(requests.ConnectionError):

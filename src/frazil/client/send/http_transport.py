@@ -145,7 +145,7 @@ class HttpTransport:
             if wrong is not None:
                 raise WrongScheme(wrong) from error
             is_unsent = sent_body is not None and not sent_body.is_sent
-            raise failure_of(error, f"{self._base}: {error}", is_unsent=is_unsent) from error
+            raise failure_of(error, self._base, is_unsent=is_unsent) from error
         self._knows_scheme = True
         return Answer(
             answer.status,
@@ -197,7 +197,7 @@ def base_url(uri: str) -> str:
     return f"{uri.rstrip('/').removesuffix('/v1')}/v1/"
 
 
-def failure_of(reason: object, message: str, *, is_unsent: bool = False) -> SendFailure:
+def failure_of(reason: object, address: str, *, is_unsent: bool = False) -> SendFailure:
     """Return the failure for an error of urllib3; only some prove that nothing was sent.
 
     `is_unsent` states that the body was not sent completely.
@@ -208,18 +208,23 @@ def failure_of(reason: object, message: str, *, is_unsent: bool = False) -> Send
     from urllib3 import exceptions
 
     cause = reason.args[0] if isinstance(reason, exceptions.SSLError) and reason.args else None
-    if isinstance(cause, ssl.SSLCertVerificationError) or isinstance(
-        reason, exceptions.LocationValueError
-    ):
-        return Unusable(message)
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return Unusable(
+            f"{address}: the server's certificate is not trusted ({cause.verify_message}): name the "
+            "certificate of its issuer with FRAZIL_CA_FILE, --ca-file, ca_file= or ssl.cabundle"
+        )
+    if isinstance(reason, exceptions.LocationValueError):
+        return Unusable(f"{address}: {reason}")
     if isinstance(reason, exceptions.NameResolutionError):
         temporary = (socket.EAI_AGAIN, socket.EAI_SYSTEM, socket.EAI_MEMORY)
         number = getattr(reason.__cause__, "errno", None)
-        return (NotSent if number in temporary else Unusable)(message, "the host is unknown")
+        unknown = "the host is unknown"
+        return (NotSent if number in temporary else Unusable)(f"{address}: {unknown}", unknown)
     # These fail before a byte of the request is written.
     unsent_errors = (exceptions.NewConnectionError, exceptions.ConnectTimeoutError)
     is_unsent = is_unsent or isinstance(reason, unsent_errors)
-    return (NotSent if is_unsent else AnswerLost)(message, _short(reason))
+    short = _short(reason)
+    return (NotSent if is_unsent else AnswerLost)(f"{address}: {short or reason}", short)
 
 
 def _short(error: object) -> str | None:
