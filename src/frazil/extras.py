@@ -24,7 +24,7 @@ Extra = Literal[
     "parquet", "postgres", "pyiceberg", "s3", "server", "spark", "spark-connect", "spark-local"
 ]
 
-_SPARK = ("pyarrow", "pandas", "numpy", "mmh3", "pyroaring", "sqlglot")
+_SPARK = ("pyarrow", "pandas", "numpy", "mmh3", "pyroaring", "sqlglot", "zstandard")
 MODULES: Final[dict[Extra, tuple[str, ...]]] = {
     "parquet": ("pyarrow", "numpy", "mmh3", "pyroaring"),
     "postgres": ("psycopg",),

@@ -61,6 +61,7 @@ def test_config_show_prints_each_setting_and_its_source(tmp_path: Path) -> None:
         "FRAZIL_DATABASE": "postgresql://etl:hidden@db/x",
         "FRAZIL_TOKENS": f"ops:{'a' * 64}",
         "FRAZIL_TYPO": "1",
+        "FRAZIL_URI": "https://ann:hidden@catalog.example",
     }
     flags = ("--port", "0", "--config", "f.toml", "--allow-location", "a", "--allow-location", "b")
     done = run("config", "show", "-o", "json", *flags, cwd=tmp_path, environ=environ)
@@ -75,6 +76,7 @@ def test_config_show_prints_each_setting_and_its_source(tmp_path: Path) -> None:
     assert rows["tokens"]["value"] == {"ops": "***"}
     assert rows["database"]["value"] == "postgresql://etl:***@db/x"
     assert answer["unknown-variables"] == ["FRAZIL_TYPO"]
+    assert answer["client"][0]["value"] == "https://ann:***@catalog.example"
 
     text = run("config", "show", *flags, cwd=tmp_path, environ=environ)
     lines = {line.split()[0]: line for line in text.stdout.splitlines() if line}

@@ -118,6 +118,8 @@ def test_the_shell_completes_commands_and_tables(shop: Shop) -> None:
     assert completions(shop, "frazil che") == ["cherry-pick"]
     assert shop.name in completions(shop, "frazil show sh")
     assert completions(shop, f"frazil show {shop.name}") == [shop.name]
+    shop.ok("view", "create", f"{shop.name}_seen", "SELECT 1 AS id", "--schema", "id int")
+    assert completions(shop, f"frazil view drop {shop.name}_") == [f"{shop.name}_seen"]
     assert completions(shop, "frazil show --uri http://127.0.0.1:9 sh") == []
 
 

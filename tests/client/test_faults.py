@@ -426,7 +426,43 @@ def _stage_and_pick(truth: Truth, client: Client, tag: str) -> Callable[[], bool
     return lambda: len(truth.live(name)) == 2
 
 
+QUERY = "SELECT 1 AS id"
+
+
+def _create_view(truth: Truth, client: Client, tag: str) -> Callable[[], bool]:
+    view = client.create_view(f"{NAMESPACE}.{tag}", "id int", QUERY)
+    return lambda: truth.client.load_view(view.identifier).uuid == view.uuid
+
+
+def _replace_view(truth: Truth, client: Client, tag: str) -> Callable[[], bool]:
+    name = truth.client.create_view(f"{NAMESPACE}.{tag}", "id int", QUERY).identifier
+    client.replace_view(name, "id int", "SELECT 2 AS id")
+    return lambda: (
+        [each.sql() for each in truth.client.load_view(name).versions]
+        == [
+            QUERY,
+            "SELECT 2 AS id",
+        ]
+    )
+
+
+def _rename_view(truth: Truth, client: Client, tag: str) -> Callable[[], bool]:
+    name = truth.client.create_view(f"{NAMESPACE}.{tag}", "id int", QUERY).identifier
+    client.rename_view(name, f"{NAMESPACE}.{tag}_new")
+    return lambda: truth.client.view_exists(f"{NAMESPACE}.{tag}_new")
+
+
+def _drop_view(truth: Truth, client: Client, tag: str) -> Callable[[], bool]:
+    name = truth.client.create_view(f"{NAMESPACE}.{tag}", "id int", QUERY).identifier
+    client.drop_view(name)
+    return lambda: not truth.client.view_exists(name)
+
+
 OTHERS = (
+    _create_view,
+    _replace_view,
+    _rename_view,
+    _drop_view,
     _drop_table,
     _purge_table,
     _rename_table,

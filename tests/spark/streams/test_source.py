@@ -201,7 +201,8 @@ def table(client: Client, namespace: str) -> str:
 def source_spark(spark: SparkSession, server_url: str) -> SparkSession:
     from frazil.spark.streams.data_source import register
 
-    register(spark, server_url)
+    # `type` stands in configurations of catalogs, and is no option of the source.
+    register(spark, server_url, {"type": "rest", "s3.region": "eu-1"})
     return spark
 
 

@@ -172,7 +172,7 @@ def _client_rows(catalog: ResolvedCatalog) -> list[dict[str, str | None]]:
         rows.append(
             {
                 "env": each.env,
-                "value": MASK if each.secret and value else value,
+                "value": MASK if each.secret and value else value and mask_url(value),
                 "source": source,
                 "property": each.property,
                 "option": each.option,

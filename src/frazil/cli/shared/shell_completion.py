@@ -1,4 +1,4 @@
-"""Completion in the shell: the script for it, and the names of namespaces and tables."""
+"""Completion in the shell: the script for it, and the names of namespaces, tables and views."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def prepare() -> None:
 
 
 def complete_table(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return namespaces and tables that begin with the text; nothing if the catalog is away."""
+    """Return namespaces, tables and views that begin so; nothing if the catalog is away."""
     from frazil.client.catalog_client import Client
     from frazil.client.catalog_config import CA_FILE_PROPERTY, client_arguments, resolve_catalog
     from frazil.client.send.retry_policy import RetryPolicy
@@ -65,9 +65,9 @@ def complete_table(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def _names(client: Client, incomplete: str) -> list[str]:
-    """Return what may follow the last dot: namespaces with a dot after them, and tables."""
+    """Return what may follow the last dot: namespaces with a dot after them, tables and views."""
     parent = tuple(incomplete.split(".")[:-1])
     namespaces = client.list_namespaces(parent or None)
-    tables = client.list_tables(parent) if parent else []
+    tables = [*client.list_tables(parent), *client.list_views(parent)] if parent else []
     names = [f"{'.'.join(levels)}." for levels in namespaces] + [str(table) for table in tables]
     return [name for name in names if name.startswith(incomplete)]

@@ -8,11 +8,14 @@ import typer
 
 from frazil.cli.shared.catalog_command import CatalogChoice, takes_catalog
 from frazil.cli.shared.command_group import CommandGroup
+from frazil.cli.shared.shell_completion import complete_table
 from frazil.cli.tables.table_change import DryRunOption
 
 _VIEW_HELP = 'The view, as namespace.view; \'["a.b","v"]\' for names with dots.'
 
-ViewArgument = Annotated[str, typer.Argument(metavar="VIEW", help=_VIEW_HELP)]
+ViewArgument = Annotated[
+    str, typer.Argument(metavar="VIEW", help=_VIEW_HELP, autocompletion=complete_table)
+]
 SqlArgument = Annotated[
     str, typer.Argument(metavar="SQL", help="The query; - reads it from standard input.")
 ]
@@ -132,7 +135,11 @@ def show(
     choice: CatalogChoice,
     view: Annotated[
         str,
-        typer.Argument(metavar="VIEW[@VERSION]", help=f"{_VIEW_HELP} After @, a version id."),
+        typer.Argument(
+            metavar="VIEW[@VERSION]",
+            help=f"{_VIEW_HELP} After @, a version id.",
+            autocompletion=complete_table,
+        ),
     ],
 ) -> None:
     """Show a view: columns, queries, versions and properties."""

@@ -10,10 +10,10 @@ from frazil.spark.parse.parsed_statements import (
     CreateTemporaryView,
     CreateView,
     DropView,
-    QueryStatement,
     RenameTable,
     SetProperties,
     ShowViews,
+    SparkStatement,
     UnsetViewProperties,
     ViewColumn,
     ViewQuery,
@@ -23,7 +23,7 @@ from frazil.spark.parse.sql_tokens import Cursor
 from frazil.wire.errors import BadRequest
 
 ViewStatement: TypeAlias = (
-    CreateView | CreateTemporaryView | AlterView | DropView | ShowViews | QueryStatement
+    CreateView | CreateTemporaryView | AlterView | DropView | ShowViews | SparkStatement
 )
 
 
@@ -36,10 +36,9 @@ def view_parser(cursor: Cursor) -> Callable[[Cursor], ViewStatement] | None:
     if cursor.at("SHOW", "VIEWS"):
         return _show
     ahead = 3 if cursor.at("CREATE", "OR", "REPLACE") else 1
-    words = ("GLOBAL", "TEMP", "TEMPORARY")
-    if cursor.at("CREATE") and cursor.word(ahead) in (*words, "VIEW"):
-        return _create
-    return None
+    while cursor.word(ahead) in ("GLOBAL", "TEMP", "TEMPORARY"):
+        ahead += 1
+    return _create if cursor.at("CREATE") and cursor.word(ahead) == "VIEW" else None
 
 
 # --- CREATE ---------------------------------------------------------------------------------------
@@ -82,7 +81,7 @@ def _create_temporary(cursor: Cursor, replace: bool, is_global: bool) -> ViewSta
     if "USING" in (cursor.word(), _word_after_parentheses(cursor)):
         # The view of a data source concerns no table of the catalog.
         cursor.rest("a data source")
-        return QueryStatement(cursor.text)
+        return SparkStatement(cursor.text)
     columns = _columns(cursor)
     _clauses(cursor)
     return CreateTemporaryView(

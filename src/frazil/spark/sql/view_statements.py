@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import pyspark.sql.types as st
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 
 from frazil.client.declare.client_view import SPARK_DIALECT, ViewVersion
@@ -176,7 +177,10 @@ def _own_functions(session: Session, query: str) -> list[str]:
         for token, following in pairwise(tokens)
         if token.is_name and following.word == "("
     }
-    rows = session.spark.sql("SHOW USER FUNCTIONS IN spark_catalog.default").collect()
+    try:
+        rows = session.spark.sql("SHOW USER FUNCTIONS IN spark_catalog.default").collect()
+    except AnalysisException:
+        return []  # A session catalog of another kind may have no namespace of this name.
     return sorted(called & {row[0].rpartition(".")[2].lower() for row in rows})
 
 
