@@ -213,7 +213,7 @@ def test_a_stream_goes_on(
             machine.kill()
             away = Closing(machine.server.port)
             wait_until(
-                lambda: away.connections > 8 or not query.isActive, "nobody asked for the server"
+                lambda: away.connections > 6 or not query.isActive, "nobody asked for the server"
             )
             away.stop()
             machine.start()
