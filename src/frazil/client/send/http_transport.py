@@ -210,8 +210,8 @@ def failure_of(reason: object, address: str, *, is_unsent: bool = False) -> Send
     cause = reason.args[0] if isinstance(reason, exceptions.SSLError) and reason.args else None
     if isinstance(cause, ssl.SSLCertVerificationError):
         return Unusable(
-            f"{address}: the server's certificate is not trusted ({cause.verify_message}): name the "
-            "certificate of its issuer with FRAZIL_CA_FILE, --ca-file, ca_file= or ssl.cabundle"
+            f"{address}: the server's certificate is not trusted ({cause.verify_message}): name "
+            "the certificate of its issuer with FRAZIL_CA_FILE, --ca-file, ca_file= or ssl.cabundle"
         )
     if isinstance(reason, exceptions.LocationValueError):
         return Unusable(f"{address}: {reason}")
