@@ -37,6 +37,12 @@ def columns(shop: Shop, table: str) -> dict[str, dict[str, Any]]:
 # --- tables ---------------------------------------------------------------------------------------
 
 
+def test_an_error_of_several_lines_is_printed_as_lines(shop: Shop, name: str) -> None:
+    shop.ok("create", name, "--schema", "id long", "--format-version", "2")
+    done = shop.run("add-column", name, "size", "int not null default 0")
+    assert "Invalid schema for v2:\n- Invalid initial default for size" in done.stderr
+
+
 def test_a_table_is_created_with_all_its_parts(shop: Shop, name: str) -> None:
     created = shop.json(
         *("create", name, "--schema", COLUMNS, "--partition-by", "day(at)"),

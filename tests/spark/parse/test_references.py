@@ -43,6 +43,7 @@ def _rewritten(text: str, *names: str) -> str:
         ),
         ("SELECT 'FROM ns.x' -- FROM ns.y\n FROM ns.`z`", ["ns.z"]),
         ("SELECT t.from, t.join FROM ns.t", ["ns.t"]),
+        ("SELECT * FROM stream.t JOIN values.u", ["stream.t", "values.u"]),
     ],
 )
 def test_tables_that_a_query_names(text: str, names: list[str]) -> None:

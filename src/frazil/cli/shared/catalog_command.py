@@ -220,7 +220,8 @@ def _end(error: FrazilError, output: Output, save_conflict: str | None) -> NoRet
         if save_conflict is not None:
             typer.echo(f"\nsaved for `frazil explain {save_conflict}`", err=True)
     else:
-        typer.echo(f"frazil: {plain(error.message)}", err=True)
+        lines = "\n".join(plain(line) for line in error.message.splitlines())
+        typer.echo(f"frazil: {lines}", err=True)
     if refused:
         raise typer.Exit(CONFLICT)
     raise typer.Exit(UNKNOWN_OUTCOME if isinstance(error, CommitStateUnknown) else FAILURE)

@@ -100,11 +100,15 @@ class _ReferenceFinder:
             self._close()
         elif level.in_with:
             self._in_with(level, token)
-        elif level.expects_table and token.is_name and token.word not in _NO_TABLE:
+        elif level.expects_table and token.is_name and self._may_be_table(token):
             level.expects_table = False
             self._table(token)
         else:
             self._in_query(level, token)
+
+    def _may_be_table(self, token: Token) -> bool:
+        # A namespace may have the name of a keyword, as in `stream.events`.
+        return token.word not in _NO_TABLE or self.cursor.word() == "."
 
     def _open(self, level: _Level) -> None:
         inherits = level.expects_table and self.cursor.word() not in _QUERY
