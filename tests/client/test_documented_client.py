@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import re
 import subprocess
 import sys
@@ -99,7 +100,8 @@ def play_the_session(running: RunningServer, directory: Path) -> list[tuple[Any,
             assert block.mark in ("answer", "part of the answer")
             shown[len(commands) - 1] = json.loads(block.text)
     session = "".join(f"{command}\necho '{end}'\n" for command in commands)
-    environment = clean_environment({"FRAZIL_URI": running.url})
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    environment = clean_environment({"FRAZIL_URI": running.url, "PATH": path})
     said = run(["bash", "-euo", "pipefail", "-c", session], directory, environment).split(end)
     return [(answer, json.loads(said[number])) for number, answer in shown.items()]
 
