@@ -19,7 +19,7 @@ from frazil import Client, DataFile
 from frazil.cli.app import app
 from tests.cli.shop import SCHEMA, Shop
 from tests.support.patience import HANG_S, wait_until
-from tests.support.proxy import DropAnswer, HoldAnswer, running_proxy
+from tests.support.proxy import DropAnswer, DropRequest, HoldAnswer, running_proxy
 from tests.support.readme import free_port
 from tests.support.s3 import ACCESS_KEY_ID, SECRET_ACCESS_KEY, S3Server
 from tests.support.server import ServerFactory
@@ -110,9 +110,9 @@ def test_an_outcome_that_nobody_knows_has_its_exit_code(shop: Shop) -> None:
     patience = {"commit.retry.num-retries": "0", "commit.status-check.num-retries": "0"}
     shop.table.set_properties(patience)
     path = shop.write("a.parquet", [1])
-    with running_proxy(shop.server.url, [DropAnswer()]) as proxy:
+    with running_proxy(shop.server.url, [DropAnswer(), *[DropRequest()] * 1_000]) as proxy:
         arguments = ["commit", shop.name, "--add", path, "--uri", proxy.url, "-o", "json"]
-        done = CliRunner().invoke(app, arguments)
+        done = CliRunner().invoke(app, [*arguments, "--wait", "0.1"])
     assert (done.exit_code, done.stdout) == (4, "")
     assert json.loads(done.stderr)["error"]["type"] == "CommitStateUnknownException"
     # Only the answer was lost: the commit itself succeeded.
@@ -169,7 +169,7 @@ def test_long_work_shows_its_progress_on_a_terminal_alone(shop: Shop) -> None:
 
 def test_a_server_that_is_not_there_is_one_message() -> None:
     uri = f"http://127.0.0.1:{free_port()}"
-    done = CliRunner().invoke(app, ["ls", "--uri", uri])
+    done = CliRunner().invoke(app, ["ls", "--uri", uri, "--wait", "0"])
     assert (done.exit_code, done.stdout) == (1, "")
     assert done.stderr.startswith("frazil: ")
     assert uri in done.stderr

@@ -12,6 +12,8 @@ import pytest
 
 from frazil.cli.spark.startup_output import THREAD_NAME, quiet_startup
 
+pytestmark = pytest.mark.process
+
 CHILD = """
 echo ':: loading settings :: url = jar:file:ivysettings.xml' >&2
 echo ':: ERRORS  module not found: org.example#thing' >&2

@@ -50,6 +50,12 @@ def impatient_client(uri: str) -> Client:
     return Client(uri, timeout_s=0.5, retry=RetryPolicy(1_000, 1, 20, 1_000 * int(HANG_S)))
 
 
+def hasty_client(uri: str) -> Client:
+    """Return a client that does not wait long for a server that is away."""
+    retries = RetryPolicy(4, 1, 20, 1_000 * int(HANG_S))
+    return Client(uri, timeout_s=HANG_S, retry=retries, outage_timeout_s=0.05)
+
+
 def client_for(faults: Iterable[Fault], uri: str) -> Client:
     held = any(isinstance(fault, HoldRequest | HoldAnswer) for fault in faults)
     return impatient_client(uri) if held else quick_client(uri)
@@ -292,10 +298,15 @@ def check_keys(changes: Iterable[Exchange]) -> None:
     assert len({key for found in keys.values() for key in found}) == len(keys)
 
 
-def through(proxy: Proxy, operation: Operation, faults: Iterable[Fault] = ()) -> Outcome:
+def through(
+    proxy: Proxy,
+    operation: Operation,
+    faults: Iterable[Fault] = (),
+    client: Client | None = None,
+) -> Outcome:
     """Call the operation through the proxy and wait until all delayed messages have arrived."""
-    with client_for(faults, proxy.url) as client:
-        outcome = call(operation, client)
+    with client or client_for(faults, proxy.url) as used:
+        outcome = call(operation, used)
     proxy.settle()
     check_word(operation, outcome)
     check_keys(proxy.changes)

@@ -42,6 +42,7 @@ from tests.client.faulty import (
     check_word,
     client_for,
     data_file,
+    hasty_client,
     impatient_client,
     quick_client,
     through,
@@ -193,7 +194,7 @@ def test_an_outcome_that_stays_unknown_is_called_unknown(
 ) -> None:
     proxy.script(*[fault] * 50)
     operation = kind(truth)
-    outcome = through(proxy, operation)
+    outcome = through(proxy, operation, client=hasty_client(proxy.url))
     assert isinstance(outcome.error, CommitStateUnknown)
     done = {change.forwarded > 0 for change in proxy.changes}
     assert done == {not isinstance(fault, DropRequest)}

@@ -21,43 +21,20 @@ from tests.client.faulty import (
     call,
     check_keys,
     check_word,
+    hasty_client,
     quick_client,
 )
+from tests.support.machine import Machine
 from tests.support.proxy import (
     Abandon,
     DropAnswer,
     DropRequest,
     Fault,
     Pass,
-    Proxy,
     running_proxy,
 )
 from tests.support.readme import free_port
-from tests.support.server import RunningServer, ServerFactory
-
-
-class Machine:
-    """A server that can be killed without warning and restarted on the same data."""
-
-    def __init__(self, start: ServerFactory, directory: Path, *flags: str) -> None:
-        self._start = start
-        self._directory = directory
-        self._flags = flags
-        self.proxy: Proxy | None = None
-        self.server: RunningServer = start(*flags, directory=directory)
-
-    def kill(self) -> None:
-        self.server.process.kill()
-        self.server.process.wait()
-
-    def start(self) -> None:
-        self.server = self._start(*self._flags, directory=self._directory)
-        if self.proxy is not None:
-            self.proxy.target = self.server.url
-
-    def restart(self) -> None:
-        self.kill()
-        self.start()
+from tests.support.server import ServerFactory
 
 
 @pytest.fixture
@@ -194,7 +171,7 @@ def test_nobody_there(server: ServerFactory, tmp_path: Path) -> None:
     """The outcome is not unknown, because nothing was sent."""
     machine = Machine(server, tmp_path / "machine", "--port", str(free_port()))
     operation = Append(Truth(machine.server.url))
-    client = quick_client(machine.server.url)
+    client = hasty_client(machine.server.url)
     table = client.load_table(operation.name)
     machine.kill()
     with pytest.raises(CatalogUnreachable):

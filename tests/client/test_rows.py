@@ -450,6 +450,55 @@ def test_properties_of_the_table_shape_its_files(client: Client, namespace: str)
     assert footer.row_group(0).column(0).compression == "SNAPPY"
 
 
+# --- transactions ---------------------------------------------------------------------------------
+
+
+def test_a_transaction_appends_to_several_tables(client: Client, namespace: str) -> None:
+    names = [f"{namespace}.a", f"{namespace}.b"]
+    tables = [client.create_table(name, "id long") for name in names]
+    with client.transaction() as tx:
+        for name in names:
+            tx.append(name, [{"id": 1}])
+            tx.append(name, [{"id": 2}])
+        tx.append(names[0], [])
+        tx.set_properties(names[0], {"owner": "docs"})
+    assert [len(commit.snapshots) for commit in tx.commits] == [2, 2]
+    for table in tables:
+        assert ids(client, table) == [1, 2]
+        assert strays(client, table) == set()
+
+
+def test_rows_of_a_dropped_transaction_are_removed(client: Client, table: Table) -> None:
+    with pytest.raises(ZeroDivisionError), client.transaction() as tx:
+        tx.append(table.identifier, ROWS)
+        assert len(strays(client, table)) == 2
+        raise ZeroDivisionError
+    assert strays(client, table) == set()
+
+
+def test_rows_of_a_refused_transaction_are_removed(client: Client, table: Table) -> None:
+    client.append(table.identifier, ROWS)
+    with pytest.raises(ValidationError), client.transaction() as tx:
+        tx.append(table.identifier, [{"id": 7}])
+        tx.delete_files(table.identifier, [f"{table.location}/data/missing.parquet"])
+    assert strays(client, table) == set()
+    assert ids(client, table) == [1, 2, 3]
+
+
+def test_rows_of_a_transaction_with_an_unknown_outcome_stay(
+    client: Client, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost(*_: Any, **__: Any) -> Any:
+        raise CommitStateUnknown("the answer was lost")
+
+    tx = client.transaction()
+    tx.append(table.identifier, ROWS)
+    monkeypatch.setattr(tx, "_commit", lost)
+    with pytest.raises(CommitStateUnknown):
+        tx.commit()
+    assert len(strays(client, table)) == 2
+
+
 # --- other writers --------------------------------------------------------------------------------
 
 

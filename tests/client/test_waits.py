@@ -12,6 +12,7 @@ import pytest
 
 from frazil.client.catalog_client import Client
 from frazil.client.send.http_transport import HttpTransport
+from frazil.client.send.outages import OutagePolicy, Outages
 from frazil.client.send.retry_policy import Clock, RetryPolicy
 from frazil.client.send.submit import Accepted, Request, SubmitPolicy, submit
 from frazil.wire.errors import (
@@ -69,6 +70,10 @@ def proxy(one_server: RunningServer) -> Iterator[Proxy]:
 @pytest.fixture
 def held() -> HeldClock:
     return HeldClock()
+
+
+def chosen(timeout_s: float) -> Outages:
+    return Outages(policy=OutagePolicy.of(timeout_s))
 
 
 def append(operation: Append) -> Request:
@@ -146,14 +151,14 @@ def test_an_unknown_outcome_is_asked_after_when_the_retries_are_used_up(
     operation = Append(truth)
     checks = RetryPolicy(num_retries=3, min_wait_ms=2_000, max_wait_ms=60_000)
     persistence = SubmitPolicy(changed(POLICY, num_retries=1), checks, clock=held.clock())
-    accepted = send(proxy, operation, persistence, *[DropAnswer()] * 4)
+    accepted = send(proxy, operation, persistence, *[Respond(500, forwarded=True)] * 4)
     assert accepted.attempts == 5
     assert held.slept == [0.1, 2.0, 4.0, 8.0]
     assert len({change.key for change in proxy.changes}) == 1
     assert operation.times() == 1
 
     with pytest.raises(CommitStateUnknown):
-        send(proxy, Append(truth), persistence, *[DropAnswer()] * 9)
+        send(proxy, Append(truth), persistence, *[Respond(500, forwarded=True)] * 9)
     assert len(proxy.changes) == 5 + 5
 
 
@@ -202,7 +207,7 @@ def test_a_gateway_that_asks_for_patience_proves_nothing(
 ) -> None:
     operation = Append(truth)
     with pytest.raises(CommitStateUnknown):
-        persistence = SubmitPolicy(POLICY, clock=held.clock())
+        persistence = SubmitPolicy(POLICY, clock=held.clock(), outages=chosen(10))
         send(proxy, operation, persistence, *[Respond(503, 1, forwarded=True)] * 20)
     assert operation.times() == 1
 
@@ -282,7 +287,7 @@ def test_a_table_says_how_often(
 ) -> None:
     waits = {"commit.retry.min-wait-ms": "1", "commit.status-check.min-wait-ms": "1"}
     name = truth.new_table(properties={**waits, **properties})
-    proxy.script(*[DropRequest()] * 30)
+    proxy.script(*[Respond(500)] * 30)
     table = Client(proxy.url).load_table(name)
     with pytest.raises(CommitStateUnknown):
         table.append_files([data_file(table.location, 1)])

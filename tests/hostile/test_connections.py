@@ -17,7 +17,16 @@ import pytest
 
 from frazil.format.metadata.metadata_files import decode_metadata_file
 from tests.hostile.counting import COMMAND, Reached
-from tests.hostile.sockets import connected, last, parse, read_all, read_one, request, talk
+from tests.hostile.sockets import (
+    RawAnswer,
+    connected,
+    last,
+    parse,
+    read_all,
+    read_one,
+    request,
+    talk,
+)
 from tests.hostile.world import World, snapshot
 from tests.support.patience import HANG_S
 from tests.support.server import running_server
@@ -49,26 +58,16 @@ def change(key: str, value: str = "1") -> bytes:
 # --- slow -----------------------------------------------------------------------------------------
 
 
-def test_a_body_that_never_comes(impatient: World) -> None:
-    start = request("POST", impatient.table_path, b"{}", "Expect: 100-continue")
-    with impatient.unchanged():
-        for sent in (start[:-2], start[:-1]):
-            answers = talk(impatient.server.port, last(sent))
-            assert [answer.status for answer in answers] == [400]
-            assert "seconds" in answers[0].error["message"]
-
-
-def test_a_body_that_comes_byte_by_byte(impatient: World) -> None:
-    body = change("slow")
-    with impatient.unchanged(), connected(impatient.server.port) as connection:
-        connection.sendall(last(request("POST", impatient.table_path, body))[: -len(body)])
+def _send_byte_by_byte(port: int, start: bytes, body: bytes) -> list[RawAnswer]:
+    with connected(port) as connection:
+        connection.sendall(start)
         stop = threading.Event()
         drip = threading.Thread(target=_drip, args=(connection, body, stop))
         drip.start()
         answers = parse(read_all(connection))
         stop.set()
         drip.join()
-        assert [answer.status for answer in answers] == [400]
+        return answers
 
 
 def _drip(connection: socket.socket, body: bytes, stop: threading.Event) -> None:
@@ -81,19 +80,52 @@ def _drip(connection: socket.socket, body: bytes, stop: threading.Event) -> None
             return
 
 
-@pytest.mark.parametrize("sent", [b"", b"GET /v1/config HTTP/1.1\r\nHost: x\r\n"])
-def test_a_head_that_does_not_end(impatient: World, sent: bytes) -> None:
-    answers = talk(impatient.server.port, sent)
-    assert [answer.status for answer in answers] == ([408] if sent else [])
-
-
-def test_a_second_head_that_does_not_end(impatient: World) -> None:
-    """The first request on the connection still gets its answer."""
-    with connected(impatient.server.port) as connection:
+def _begin_a_second_head(port: int) -> list[RawAnswer]:
+    with connected(port) as connection:
         connection.sendall(request("GET", "/healthz"))
-        assert read_one(connection).status == 200
+        first = read_one(connection)
         connection.sendall(b"GET /v1/config HTTP/1.1\r\nHo")
-        assert [answer.status for answer in parse(read_all(connection))] == [408]
+        return [first, *parse(read_all(connection))]
+
+
+@pytest.fixture(scope="module")
+def to_slow_clients(impatient: World) -> dict[str, list[RawAnswer]]:
+    """Return the answers to slow clients, which all wait at the same time."""
+    port, path = impatient.server.port, impatient.table_path
+    expecting = request("POST", path, b"{}", "Expect: 100-continue")
+    body = change("slow")
+    start = last(request("POST", path, body))[: -len(body)]
+    with impatient.unchanged(), ThreadPoolExecutor() as threads:
+        waiting = {
+            "no body": threads.submit(talk, port, last(expecting[:-2])),
+            "half a body": threads.submit(talk, port, last(expecting[:-1])),
+            "byte by byte": threads.submit(_send_byte_by_byte, port, start, body),
+            "no head": threads.submit(talk, port, b""),
+            "half a head": threads.submit(talk, port, b"GET /v1/config HTTP/1.1\r\nHost: x\r\n"),
+            "half a second head": threads.submit(_begin_a_second_head, port),
+        }
+        return {name: future.result() for name, future in waiting.items()}
+
+
+@pytest.mark.parametrize(
+    ("client", "statuses"),
+    [
+        ("no body", [400]),
+        ("half a body", [400]),
+        ("byte by byte", [400]),
+        ("no head", []),
+        ("half a head", [408]),
+        # The first request on the connection still gets its answer.
+        ("half a second head", [200, 408]),
+    ],
+)
+def test_a_slow_client_is_answered_after_a_while(
+    to_slow_clients: dict[str, list[RawAnswer]], client: str, statuses: list[int]
+) -> None:
+    answers = to_slow_clients[client]
+    assert [answer.status for answer in answers] == statuses
+    if statuses == [400]:
+        assert "seconds" in answers[0].error["message"]
 
 
 def test_slow_clients_hold_up_nobody(impatient: World) -> None:

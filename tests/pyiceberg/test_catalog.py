@@ -275,9 +275,9 @@ def test_an_unknown_outcome_deletes_nothing(
 ) -> None:
     frazil.create_table((namespace, "t"), ID_NAME, properties=IMPATIENT)
     with running_proxy(catalog_server.url) as proxy:
-        catalog = frazil_catalog(proxy.url)
+        catalog = frazil_catalog(proxy.url, **{"frazil.outage-timeout-s": "0.05"})
         table = catalog.load_table((namespace, "t"))
-        proxy.script(DropAnswer(), *[DropRequest()] * 5)
+        proxy.script(DropAnswer(), *[DropRequest()] * 50)
         with pytest.raises(CommitStateUnknownException), table.transaction() as transaction:
             transaction.append(id_name(1))
     assert len(data_files_on_disk(table)) == 1
@@ -289,7 +289,7 @@ def test_a_server_that_is_not_there_has_got_nothing(
 ) -> None:
     frazil.create_table((namespace, "t"), ID_NAME, properties=IMPATIENT)
     with running_proxy(catalog_server.url) as proxy:
-        catalog = frazil_catalog(proxy.url)
+        catalog = frazil_catalog(proxy.url, **{"frazil.outage-timeout-s": "0.05"})
         table = catalog.load_table((namespace, "t"))
     with pytest.raises(ServiceUnavailableError):
         table.append(id_name(1))
@@ -301,9 +301,9 @@ def test_a_server_error_is_no_proof(
 ) -> None:
     frazil.create_table((namespace, "t"), ID_NAME, properties=IMPATIENT)
     with running_proxy(catalog_server.url) as proxy:
-        catalog = frazil_catalog(proxy.url)
+        catalog = frazil_catalog(proxy.url, **{"frazil.outage-timeout-s": "0.05"})
         table = catalog.load_table((namespace, "t"))
-        proxy.script(*[Respond(502)] * 6)
+        proxy.script(*[Respond(502)] * 50)
         with pytest.raises(CommitStateUnknownException):
             table.append(id_name(1))
     assert len(data_files_on_disk(table)) == 1

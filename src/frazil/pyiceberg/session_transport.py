@@ -9,17 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 import requests
+from requests.adapters import HTTPAdapter
 from requests.exceptions import ChunkedEncodingError, ContentDecodingError
 from urllib3 import exceptions
 
 from frazil.client.send.http_transport import (
     CONNECT_TIMEOUT_S,
     Answer,
-    AnswerLost,
     NotSent,
+    SendFailure,
+    SentBody,
+    Unusable,
     failure_of,
 )
 
@@ -75,10 +78,8 @@ class SessionTransport:
                 allow_redirects=False,
                 **settings,
             )
-        except (requests.ConnectionError, requests.Timeout) as error:
-            raise failure_of(_reason(error), f"{url}: {error}") from error
-        except (ChunkedEncodingError, ContentDecodingError) as error:
-            raise AnswerLost(f"{url}: {error}") from error
+        except SEND_ERRORS as error:
+            raise send_failure(error, url) from error
         headers_of_answer = {name.lower(): value for name, value in answer.headers.items()}
         return Answer(answer.status_code, headers_of_answer, answer.content)
 
@@ -86,11 +87,50 @@ class SessionTransport:
         """Add authentication, which may itself call a server that refuses or does not answer."""
         try:
             return self._session.prepare_request(request)
-        except Exception as error:
+        except (requests.ConnectionError, requests.Timeout) as error:
             raise NotSent(f"the request was not prepared: {error}") from error
+        except Exception as error:
+            raise Unusable(f"the request was not prepared: {error}") from error
 
 
-def _reason(error: requests.RequestException) -> object:
-    """Return urllib3's error, which `requests` wraps."""
-    reason: object = error.args[0] if error.args else None
-    return reason.reason if isinstance(reason, exceptions.MaxRetryError) else reason
+SEND_ERRORS: Final = (
+    requests.ConnectionError,
+    requests.Timeout,
+    ChunkedEncodingError,
+    ContentDecodingError,
+)
+"""The errors of `requests` after which a request has no complete answer."""
+
+
+def send_failure(error: requests.RequestException, url: str) -> SendFailure:
+    # `requests` wraps the error of urllib3.
+    reason: object = error.args[0] if error.args else error
+    if isinstance(reason, exceptions.MaxRetryError):
+        reason = reason.reason
+    return failure_of(reason, url, is_unsent=isinstance(error, BodyUnsent))
+
+
+class BodyUnsent(requests.ConnectionError):
+    """The connection ended before the body was sent completely."""
+
+
+class WatchingAdapter(HTTPAdapter):
+    """Raises BodyUnsent; see SentBody."""
+
+    def send(
+        self, request: requests.PreparedRequest, *args: Any, **kwargs: Any
+    ) -> requests.Response:
+        content = request.body
+        if not isinstance(content, bytes):
+            return super().send(request, *args, **kwargs)
+        body: Any = SentBody(content)
+        request.body = body
+        try:
+            return super().send(request, *args, **kwargs)
+        except (requests.ConnectionError, requests.Timeout) as error:
+            if body.is_sent:
+                raise
+            raise BodyUnsent(*error.args, request=request) from error
+        finally:
+            # Hooks read the body after the answer.
+            request.body = content

@@ -12,12 +12,14 @@ from frazil.client.catalog_config import resolve_catalog
 from frazil.client.send.catalog_calls import identifier_of
 from frazil.spark.builders import FrameReader, TableWriter
 from frazil.spark.core.context import Context, settings_of
+from frazil.spark.core.jvm_errors import translated
 from frazil.spark.reading.catalog_entries import register_catalog
 from frazil.spark.runtime.local_spark import local_spark
 from frazil.spark.sql.dispatch import run
 from frazil.spark.streams.data_source import register
 from frazil.spark.streams.source_options import client_of
 from frazil.spark.table import SparkTable
+from frazil.wire.frazil_properties import OUTAGE_TIMEOUT
 from frazil.wire.identifiers import Identifier
 
 
@@ -36,6 +38,7 @@ def connect(
     stream_id: str | None = None,
     temp_dir: str | None = None,
     progress: bool | None = None,
+    outage_timeout_s: float | None = None,
     sql_catalog: str | None = None,
 ) -> Session:
     """Return a session of the catalog at `uri`, or of the configured catalog `catalog`.
@@ -58,11 +61,14 @@ def connect(
         temp_dir=temp_dir,
         progress=progress,
         sql_catalog=sql_catalog,
+        outage_timeout_s=outage_timeout_s,
     )
     named = {"uri": uri, "token": token, "warehouse": warehouse}
     given = {name: text for name, text in named.items() if text}
     resolved = resolve_catalog({**(properties or {}), **given}, catalog=catalog)
     of_catalog = {name: text for name, text in resolved.properties.items() if name != "uri"}
+    if settings.outage_timeout_s is not None:
+        of_catalog[OUTAGE_TIMEOUT] = str(settings.outage_timeout_s)
     used_uri = resolved.properties["uri"]
     register(spark, used_uri, of_catalog)
     used_client = client or client_of(used_uri, of_catalog)
@@ -105,7 +111,8 @@ class Session:
 
     def sql(self, text: str, args: Mapping[str, Any] | Sequence[Any] | None = None) -> DataFrame:
         """Run a statement. SELECT sees the catalog's tables and Spark's own views."""
-        return run(self, text, args)
+        with translated():
+            return run(self, text, args)
 
     @property
     def read(self) -> FrameReader:

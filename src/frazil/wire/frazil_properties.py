@@ -21,6 +21,7 @@ IGNORE_MISSING: Final = "frazil.commit.ignore-missing-removals"
 REBASE_APPENDS: Final = "frazil.commit.rebase-appends"
 SCAN_PLANNING: Final = "frazil.scan-planning-mode"
 REQUEST_TIMEOUT: Final = "frazil.request-timeout-s"
+OUTAGE_TIMEOUT: Final = "frazil.outage-timeout-s"
 
 
 class Verification(StrEnum):
@@ -49,7 +50,7 @@ TABLE_PROPERTIES: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """The values of each property of a table. Booleans may be written in any case."""
 
-CATALOG_PROPERTIES: Final = (REQUEST_TIMEOUT,)
+CATALOG_PROPERTIES: Final = (REQUEST_TIMEOUT, OUTAGE_TIMEOUT)
 """The properties of a FrazilCatalog in PyIceberg's configuration."""
 
 

@@ -13,14 +13,15 @@ from frazil.wire.errors import BadRequest
 
 COLUMNS = (
     "id BIGINT, cat STRING, at TIMESTAMP, part STRUCT<a: INT, b: DECIMAL(10, 2)>, size DOUBLE, "
-    "tags ARRAY<STRING>, more MAP<STRING, DATE>, raw BINARY"
+    "local TIMESTAMP_NTZ, tags ARRAY<STRING>, more MAP<STRING, DATE>, raw BINARY"
 )
 ROWS = """
     SELECT id, CASE WHEN id % 3 = 0 THEN NULL ELSE concat('c', id % 2) END AS cat,
       timestamp_seconds(1767225600 + id * 86400) AS at,
       named_struct('a', CAST(id AS INT), 'b', CAST(id * 1.25 AS DECIMAL(10, 2))) AS part,
       CASE WHEN id = 2 THEN double('nan') ELSE id / 2 END AS size,
-      array('x') AS tags, map('k', DATE '2026-05-01') AS more, X'00FF' AS raw
+      TIMESTAMP_NTZ '2026-05-01 01:02:03' AS local, array('x') AS tags,
+      map('k', DATE '2026-05-01') AS more, X'00FF' AS raw
     FROM range({start}, {end})
 """
 CASES = {

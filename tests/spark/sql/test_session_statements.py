@@ -63,6 +63,21 @@ def test_columns_may_be_asked_for_in_several_ways(session: Session, name: str) -
     assert described[0] == ("name", "string", None)
 
 
+def test_tables_are_listed_with_their_description(session: Session, stock: str, name: str) -> None:
+    namespace = name.split(".")[0]
+    statement = f"SHOW TABLE EXTENDED IN {{}}{namespace} LIKE 't*'"
+    (ours,) = session.sql(statement.format("")).collect()
+    (theirs,) = session.spark.sql(statement.format(f"{stock}.")).collect()
+    assert ours[:3] == theirs[:3]
+    assert ours.asDict().keys() == theirs.asDict().keys()
+    location = session.client.load_table(name).location
+    for text in ("Table: t\n", f"Location: {location}\n", "Provider: iceberg\n", " |-- id: "):
+        assert text in ours.information
+        assert text in theirs.information
+    with pytest.raises(BadRequest, match="LIKE and a pattern"):
+        session.sql(f"SHOW TABLE EXTENDED IN {namespace}")
+
+
 def test_comments_are_properties(session: Session, stock: str, name: str) -> None:
     namespace = name.split(".")[0]
     for target in (name, f"{stock}.{name}"):

@@ -46,6 +46,7 @@ from frazil.wire.errors import (
     NotAuthorized,
     ValidationError,
 )
+from frazil.wire.frazil_properties import OUTAGE_TIMEOUT
 
 if TYPE_CHECKING:
     from frazil.client.catalog_client import Client
@@ -64,6 +65,10 @@ _OPTIONS: Final = {
 }
 
 
+WAIT_S: Final = 5.0
+"""How long a command waits for a server that is away: somebody sits in front of it."""
+
+
 @dataclass(frozen=True)
 class CatalogChoice:
     """The catalog of a command, and its output format."""
@@ -73,6 +78,7 @@ class CatalogChoice:
     catalog: str | None = None
     ca_file: str | None = None
     warehouse: str | None = None
+    wait: str | None = None
     output: Output = Output.TEXT
 
     @property
@@ -92,18 +98,23 @@ class CatalogChoice:
             "token": self.token,
             CA_FILE_PROPERTY: self.ca_file,
             "warehouse": self.warehouse,
+            OUTAGE_TIMEOUT: self.wait,
         }
         return resolve_catalog(options, catalog=self.catalog)
 
-    def connect(self, *, dry_run: bool = False) -> Client:
-        """Return a client; with `dry_run` its first change raises DryRunRequest."""
+    def connect(self, *, dry_run: bool = False, wait_s: float = WAIT_S) -> Client:
+        """Return a client; with `dry_run` its first change raises DryRunRequest.
+
+        It waits up to `wait_s` for a server that is away, or as long as the properties say.
+        """
         from frazil.client.catalog_client import Client
         from frazil.client.catalog_config import client_arguments
 
         if not dry_run:
-            return Client(**client_arguments(self.properties))
+            properties = {OUTAGE_TIMEOUT: str(wait_s), **self.properties}
+            return Client(**client_arguments(properties))
 
-        transport, arguments = self._transport()
+        transport, arguments = self._transport(wait_s)
         return Client(transport=DryRunTransport(transport), **arguments)
 
     def store_properties(self) -> dict[str, str]:
@@ -120,12 +131,13 @@ class CatalogChoice:
             transport.close()
         return config.defaults | self.properties | config.overrides
 
-    def _transport(self) -> tuple[HttpTransport, dict[str, Any]]:
+    def _transport(self, wait_s: float = WAIT_S) -> tuple[HttpTransport, dict[str, Any]]:
         """Return the transport, and the client's other arguments."""
         from frazil.client.catalog_config import client_arguments
         from frazil.client.send.http_transport import HttpTransport
 
-        arguments: dict[str, Any] = {**client_arguments(self.properties)}
+        properties = {OUTAGE_TIMEOUT: str(wait_s), **self.properties}
+        arguments: dict[str, Any] = {**client_arguments(properties)}
         names = inspect.signature(HttpTransport).parameters
         connection = {name: arguments.pop(name) for name in names if name in arguments}
         return HttpTransport(**connection), arguments

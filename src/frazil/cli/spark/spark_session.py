@@ -48,6 +48,7 @@ def spark_session(
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
+    from frazil.spark.core.context import OUTAGE_TIMEOUT_S
     from frazil.spark.runtime.local_java import JavaError
     from frazil.spark.runtime.local_spark import local_spark
     from frazil.spark.session import connect
@@ -55,7 +56,7 @@ def spark_session(
     for name in QUERY_LOGGERS:
         logging.getLogger(name).disabled = True
     with ExitStack() as stack:
-        client = stack.enter_context(choice.connect(dry_run=dry_run))
+        client = stack.enter_context(choice.connect(dry_run=dry_run, wait_s=OUTAGE_TIMEOUT_S))
         if table is not None:
             client.load_table(table, snapshots="refs")
         try:

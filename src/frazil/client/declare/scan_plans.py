@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from frazil.client.send.catalog_calls import Calls, decode, table_path
-from frazil.client.send.error_answers import error_of
+from frazil.client.send.error_answers import CatalogUnreachable, error_of
 from frazil.client.send.http_transport import Answer
 from frazil.wire.errors import BadRequest, FrazilError, ServiceUnavailable, UnsupportedOperation
 from frazil.wire.file_actions import MAIN
@@ -193,7 +193,8 @@ class Planning:
         with ThreadPoolExecutor(_PARALLEL_PAGES, "frazil-plan") as pool:
             while waiting and (max_files is None or len(tasks) < max_files):
                 wave, waiting = waiting[:_PARALLEL_PAGES], waiting[_PARALLEL_PAGES:]
-                for page in pool.map(self._tasks, wave):
+                for task, fetched in zip(wave, pool.map(self._tasks_at_once, wave), strict=True):
+                    page = fetched or self._tasks(task)
                     tasks += page.tasks()
                     waiting += page.plan_tasks
         is_whole = not waiting and (max_files is None or len(tasks) <= max_files)
@@ -244,6 +245,16 @@ class Planning:
         body = msgspec.json.encode({"error": page.error})
         raise error_of(Answer(code if isinstance(code, int) else 500, {}, body))
 
-    def _tasks(self, plan_task: str) -> _Page:
+    def _tasks_at_once(self, plan_task: str) -> _Page | None:
+        """Fetch a page; None if the server is away.
+
+        Threads of the pool do not wait for it, because Ctrl-C could not interrupt them.
+        """
+        try:
+            return self._tasks(plan_task, waits=False)
+        except (CatalogUnreachable, ServiceUnavailable):
+            return None
+
+    def _tasks(self, plan_task: str, *, waits: bool = True) -> _Page:
         body = msgspec.json.encode(FetchScanTasksRequest(plan_task))
-        return decode(self._calls.post_read(f"{self._path}/tasks", body), _Page)
+        return decode(self._calls.post_read(f"{self._path}/tasks", body, waits=waits), _Page)

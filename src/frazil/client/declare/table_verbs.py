@@ -30,14 +30,17 @@ from frazil.client.declare.metadata_updates import (
     MetadataUpdates,
     decoded_updates,
 )
+from frazil.client.rows.row_verbs import extra_named
 from frazil.wire.declared_content import AddedDataFile, AddedDeleteFile, DeclaredDataFile
-from frazil.wire.errors import BadRequest
+from frazil.wire.errors import BadRequest, FrazilError
 from frazil.wire.file_actions import MAIN, FileUpdate, Once
 from frazil.wire.filter_builders import Filter
 from frazil.wire.identifiers import Identifier
 
 if TYPE_CHECKING:
     from frazil.client.declare.client_table import Table
+    from frazil.client.rows.row_input import Rows
+    from frazil.client.rows.row_statements import StagedRows
 
 
 class CommittedSnapshot(Struct, frozen=True, rename="kebab"):
@@ -379,17 +382,30 @@ class Transaction(CatalogVerbs[None]):
         table = self._load(name)
         return self._tables.setdefault(table.identifier, TableInTransaction(table))
 
+    def append(self, table: TableName, rows: Rows, **options: Unpack[CommitOptions]) -> None:
+        """Write rows now and add them with the other changes; see `Client.append`."""
+        self.table(table).append(rows, **options)
+
     def commit(self) -> tuple[Commit, ...]:
         """Commit all changes; without changes nothing is sent."""
         if self._ended:
             raise BadRequest("this transaction has ended: begin a new one")
         self._ended = True
-        pending = [
-            (table.table, tuple(table.changes)) for table in self._tables.values() if table.changes
-        ]
-        if pending:
-            self.commits = self._commit(pending)
+        changed = [table for table in self._tables.values() if table.changes]
+        if changed:
+            self.commits = self._committed(changed)
         return self.commits
+
+    def _committed(self, changed: Sequence[TableInTransaction]) -> tuple[Commit, ...]:
+        try:
+            commits = self._commit([(table.table, tuple(table.changes)) for table in changed])
+        except FrazilError as error:
+            for table in changed:
+                table.failed(error)
+            raise
+        for table, commit in zip(changed, commits, strict=True):
+            table.committed(commit)
+        return commits
 
     def __enter__(self) -> Transaction:
         return self
@@ -397,6 +413,9 @@ class Transaction(CatalogVerbs[None]):
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None and not self._ended:
             self.commit()
+        elif not self._ended:
+            for table in self._tables.values():
+                table.failed(None)
         self._ended = True
 
 
@@ -406,6 +425,25 @@ class TableInTransaction(TableVerbs[None]):
     def __init__(self, table: Table) -> None:
         self.table = table
         self.changes: list[Change] = []
+        self._staged: list[StagedRows] = []
+
+    def append(self, rows: Rows, **options: Unpack[CommitOptions]) -> None:
+        """Write rows now, and add them when the transaction commits."""
+        with extra_named():
+            from frazil.client.rows.row_statements import stage_append
+        staged = stage_append(self.table, rows, options)
+        self._staged.append(staged)
+        if staged.files:
+            self.append_files(staged.files, **options)
+
+    def committed(self, commit: Commit) -> None:
+        for staged in self._staged:
+            staged.committed(commit)
+
+    def failed(self, error: FrazilError | None) -> None:
+        """Remove the files of staged rows, unless the outcome is unknown."""
+        for staged in self._staged:
+            staged.failed(error)
 
     def _base(self) -> Table:
         return self.table

@@ -9,6 +9,8 @@ were computed from the old state could undo the other commit.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from frazil.client.declare.client_table import Table
@@ -20,7 +22,7 @@ from frazil.client.rows.row_removal import copy_files, write_deletes
 from frazil.client.rows.write_folders import Write, committing, new_folder
 from frazil.client.rows.write_modes import Mode, check_can_delete_rows, mode_of
 from frazil.datafiles.footers.files_from_parquet import DataFile
-from frazil.wire.errors import CommitFailed, ValidationError
+from frazil.wire.errors import CommitFailed, FrazilError, ValidationError
 from frazil.wire.expressions import ALWAYS_TRUE, AlwaysFalse, Expression
 from frazil.wire.file_actions import MAIN
 from frazil.wire.filter_builders import Filter, expression_of
@@ -46,6 +48,41 @@ def append(table: Table, rows: Rows, options: CommitOptions) -> Commit:
         if not files and not table.is_staged:
             return nothing(table)
         return write.commit(_paths(files), lambda: table.append_files(files, **options))
+
+
+@dataclass(frozen=True)
+class StagedRows:
+    """Rows in files that a transaction commits later."""
+
+    write: Write
+    files: tuple[DataFile, ...]
+
+    def committed(self, commit: Commit) -> None:
+        """Keep the files that were committed."""
+        self.write.commit(_paths(self.files), lambda: commit)
+
+    def failed(self, error: FrazilError | None) -> None:
+        """Remove the files after a refused commit, or because nothing was sent."""
+
+        def refuse() -> Commit:
+            assert error is not None
+            raise error
+
+        if error is not None:
+            with suppress(FrazilError):
+                self.write.commit(_paths(self.files), refuse)
+        self.write.fail()
+
+
+def stage_append(table: Table, rows: Rows, options: CommitOptions) -> StagedRows:
+    """Write rows that are not committed yet."""
+    check_options(options, CommitOptions)
+    write = Write(new_folder(table))
+    try:
+        return StagedRows(write, write_rows(table, _batches(table, rows), write.folder))
+    except BaseException:
+        write.fail()
+        raise
 
 
 def overwrite(

@@ -36,7 +36,7 @@ class RowVerbs:
 
         Columns are matched by name. This never conflicts with other commits.
         """
-        with _extra_named():
+        with extra_named():
             from frazil.client.rows import row_statements
         return row_statements.append(self._table().refreshed("refs"), rows, options)
 
@@ -47,19 +47,19 @@ class RowVerbs:
 
         The new rows need not match the filter.
         """
-        with _extra_named():
+        with extra_named():
             from frazil.client.rows import row_statements
         return row_statements.overwrite(self._table(), rows, filter, options, pinned=True)
 
     def overwrite_partitions(self, rows: Rows, **options: Unpack[RowOptions]) -> Commit:
         """Replace all rows of the partitions that the new rows are in."""
-        with _extra_named():
+        with extra_named():
             from frazil.client.rows import row_statements
         return row_statements.overwrite_partitions(self._table(), rows, options, pinned=True)
 
     def delete(self, filter: Filter, **options: Unpack[DeleteOptions]) -> Commit:
         """Delete the rows that match the filter; `"true"` deletes all rows."""
-        with _extra_named():
+        with extra_named():
             from frazil.client.rows import row_statements
         return row_statements.delete(self._table().refreshed("refs"), filter, options)
 
@@ -70,7 +70,7 @@ class RowVerbs:
 
         `keys` are names of columns, by default the table's identifier fields.
         """
-        with _extra_named():
+        with extra_named():
             from frazil.client.rows import row_upserts
         return row_upserts.upsert(self._table().refreshed("refs"), rows, keys, options)
 
@@ -90,7 +90,7 @@ class RowVerbs:
         or main at a time, a datetime with a zone or milliseconds since 1970. `columns` may also
         name `_file`, `_pos`, `_spec_id`, `_row_id` and `_last_updated_sequence_number`.
         """
-        with _extra_named():
+        with extra_named():
             from frazil.client.rows import table_scan
         return table_scan.scan_of(
             self._table(),
@@ -115,7 +115,7 @@ class CatalogRowVerbs(ABC):
 
     def append(self, table: TableName, rows: Rows, **options: Unpack[CommitOptions]) -> Commit:
         """Add rows: a pyarrow Table or reader, a frame of pandas or polars, or a list of dicts."""
-        with _extra_named():
+        with extra_named():
             from frazil.client.rows import row_statements
         return row_statements.append(self.table(table), rows, options)
 
@@ -128,7 +128,7 @@ class CatalogRowVerbs(ABC):
     ) -> Commit:
         """Replace the rows that match the filter by others; without a filter, all rows."""
         loaded = self.table(table)
-        with _extra_named():
+        with extra_named():
             from frazil.client.rows import row_statements
         return row_statements.overwrite(loaded, rows, filter, options, pinned=loaded is table)
 
@@ -137,13 +137,13 @@ class CatalogRowVerbs(ABC):
     ) -> Commit:
         """Replace all rows of the partitions that the new rows are in."""
         loaded = self.table(table)
-        with _extra_named():
+        with extra_named():
             from frazil.client.rows import row_statements
         return row_statements.overwrite_partitions(loaded, rows, options, pinned=loaded is table)
 
     def delete(self, table: TableName, filter: Filter, **options: Unpack[DeleteOptions]) -> Commit:
         """Delete the rows that match the filter; `"true"` deletes all rows."""
-        with _extra_named():
+        with extra_named():
             from frazil.client.rows import row_statements
         return row_statements.delete(self.table(table), filter, options)
 
@@ -155,7 +155,7 @@ class CatalogRowVerbs(ABC):
         **options: Unpack[DeleteOptions],
     ) -> Commit:
         """Replace the rows that have the same keys, and add the others."""
-        with _extra_named():
+        with extra_named():
             from frazil.client.rows import row_upserts
         return row_upserts.upsert(self.table(table), rows, keys, options)
 
@@ -186,7 +186,7 @@ class CatalogRowVerbs(ABC):
 
 
 @contextmanager
-def _extra_named() -> Iterator[None]:
+def extra_named() -> Iterator[None]:
     """If an import of the block fails, say what to install."""
     try:
         yield

@@ -14,6 +14,7 @@ from urllib.parse import quote
 import msgspec
 
 from frazil.client.send.http_transport import Answer, Transport
+from frazil.client.send.outages import OUTAGE_TIMEOUT_S, OutagePolicy, Outages
 from frazil.client.send.retry_policy import Clock, RetryBudget, RetryPolicy
 from frazil.client.send.submit import Accepted, Request, SubmitPolicy, read, submit
 from frazil.wire.errors import FrazilError
@@ -67,7 +68,12 @@ class Calls:
         retry: RetryPolicy | None = None,
         clock: Clock | None = None,
         page_size: int = PAGE_SIZE,
+        address: str | None = None,
+        outage_timeout_s: float | None = None,
+        outage_default_s: float = OUTAGE_TIMEOUT_S,
     ) -> None:
+        """Create the calls; `address` names the catalog in the log."""
+        self._outages = Outages(address, OutagePolicy.of(outage_timeout_s, outage_default_s))
         self.clock = clock or Clock()
         self._page_size = page_size
         self._transport = transport
@@ -100,9 +106,16 @@ class Calls:
     ) -> Answer:
         return self._read(Request("GET", self.path(path), headers=headers or {}, query=query or {}))
 
-    def post_read(self, path: str, body: bytes, headers: Mapping[str, str] | None = None) -> Answer:
-        """Send a POST that changes nothing."""
-        return self._read(Request("POST", self.path(path), body, headers or {}))
+    def post_read(
+        self,
+        path: str,
+        body: bytes,
+        headers: Mapping[str, str] | None = None,
+        *,
+        waits: bool = True,
+    ) -> Answer:
+        """Send a POST that changes nothing; without `waits`, fail at once if the server is away."""
+        return self._read(Request("POST", self.path(path), body, headers or {}), waits=waits)
 
     def cancel(self, path: str) -> None:
         """Send a DELETE that is safe to repeat."""
@@ -140,6 +153,7 @@ class Calls:
             RetryPolicy.of_status_checks(properties or {}),
             self.config.key_lifetime_s,
             self.clock,
+            self._outages,
         )
         return submit(self._transport, build, policy, rebuilds=rebuilds)
 
@@ -152,10 +166,16 @@ class Calls:
         prefix = self._configured_prefix
         return f"{self.config.prefix if prefix is None else f'{prefix}/' if prefix else ''}{path}"
 
-    def _read(self, request: Request, *, missing_is_answer: bool = False) -> Answer:
-        retries = self._retry or RetryPolicy()
+    def _read(
+        self, request: Request, *, missing_is_answer: bool = False, waits: bool = True
+    ) -> Answer:
         return read(
-            self._transport, request, retries, self.clock, missing_is_answer=missing_is_answer
+            self._transport,
+            request,
+            self._retry or RetryPolicy(),
+            self.clock,
+            self._outages if waits else Outages(policy=OutagePolicy(0.0)),
+            missing_is_answer=missing_is_answer,
         )
 
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from frazil.client.send.http_transport import Answer
+from frazil.client.send.outages import retry_after_s
 from frazil.wire import errors
 from frazil.wire.errors import FrazilError, ServiceUnavailable, ValidationError
 
@@ -48,12 +49,6 @@ def error_of(answer: Answer) -> FrazilError:
     failure = kind(message)
     failure.retry_after_s = retry_after_s(answer)
     return failure
-
-
-def retry_after_s(answer: Answer) -> int | None:
-    """Return the seconds in `Retry-After`; catalogs do not use its date form."""
-    text = answer.headers.get("retry-after", "").strip()
-    return int(text) if text.isdigit() else None
 
 
 def _error_object(body: bytes) -> dict[str, Any]:

@@ -8,7 +8,7 @@ until the server is asked.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -31,16 +31,49 @@ class Answer:
     body: bytes
 
 
-class NotSent(Exception):
-    """The server cannot have received the request: refused, unknown host, untrusted certificate."""
+class SendFailure(Exception):
+    """A request without an answer."""
+
+    def __init__(self, message: str, reason: str | None = None) -> None:
+        super().__init__(message)
+        self.reason = reason or message
+        """The cause in a few words, without the address."""
 
 
-class AnswerLost(Exception):
-    """The request was sent, at least in part, and no complete response arrived."""
+class NotSent(SendFailure):
+    """The server cannot have received the complete request, so that it has changed nothing."""
 
 
-class WrongScheme(AnswerLost):
+class Unusable(NotSent):
+    """Waiting does not help: the host is unknown, or its certificate is not trusted."""
+
+
+class WrongScheme(Unusable):
     """The server speaks http and the URI says https, or the other way round."""
+
+
+class AnswerLost(SendFailure):
+    """The request was sent, and no complete response arrived."""
+
+
+class SentBody:
+    """The body of one attempt, which knows whether all of it was handed to the network.
+
+    A server does not execute a request whose body is incomplete. urllib3 reports the same error for
+    a connection that ends while a body is sent and for one that ends before the response.
+    """
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+        self.is_sent = False
+
+    def __len__(self) -> int:
+        return len(self._body)
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield self._body
+        # urllib3 asks for the next part after it has sent this one.
+        self.is_sent = True
 
 
 class Transport(Protocol):
@@ -82,7 +115,8 @@ class HttpTransport:
             self._headers["Authorization"] = f"Bearer {token}"
         self._pool: urllib3.PoolManager | None = None
         self._pool_lock = threading.Lock()
-        self._has_answered = False
+        self._knows_scheme = False
+        """Whether the server has answered, or was asked after a failure."""
 
     def send(
         self,
@@ -99,16 +133,20 @@ class HttpTransport:
 
         url = f"{self._base}{path}" + (f"?{urlencode(query)}" if query else "")
         sent = {**self._headers, **headers}
+        sent_body = None
         if body is not None:
+            sent_body = SentBody(body)
+            sent["Content-Length"] = str(len(body))
             sent.setdefault("Content-Type", "application/json")
         try:
-            answer = self._open().request(method, url, body=body, headers=sent, redirect=False)
+            answer = self._open().request(method, url, body=sent_body, headers=sent, redirect=False)
         except exceptions.HTTPError as error:
-            wrong = None if self._has_answered else self._scheme_to_use(error)
+            wrong = None if self._knows_scheme else self._scheme_to_use(error)
             if wrong is not None:
                 raise WrongScheme(wrong) from error
-            raise failure_of(error, f"{self._base}: {error}") from error
-        self._has_answered = True
+            is_unsent = sent_body is not None and not sent_body.is_sent
+            raise failure_of(error, self._base, is_unsent=is_unsent) from error
+        self._knows_scheme = True
         return Answer(
             answer.status,
             {name.lower(): value for name, value in answer.headers.items()},
@@ -117,10 +155,14 @@ class HttpTransport:
 
     def _scheme_to_use(self, error: Exception) -> str | None:
         """Return what is wrong if the server speaks the other one of http and https."""
+        from urllib3 import exceptions
+
         from frazil.client.send.scheme_check import other_scheme
 
         scheme = other_scheme(self._base, error)
         if scheme is None:
+            # The check itself may take seconds. A connection that was refused shows nothing.
+            self._knows_scheme = not isinstance(error, exceptions.NewConnectionError)
             return None
         address = self._base.partition("://")[2].removesuffix("/v1/")
         return f"{self._base}: the server speaks {scheme}, use {scheme}://{address}"
@@ -155,19 +197,55 @@ def base_url(uri: str) -> str:
     return f"{uri.rstrip('/').removesuffix('/v1')}/v1/"
 
 
-def failure_of(reason: object, message: str) -> NotSent | AnswerLost:
-    """Return the failure for an error of urllib3; only some prove that nothing was sent."""
+def failure_of(reason: object, address: str, *, is_unsent: bool = False) -> SendFailure:
+    """Return the failure for an error of urllib3; only some prove that nothing was sent.
+
+    `is_unsent` states that the body was not sent completely.
+    """
+    import socket
     import ssl
 
     from urllib3 import exceptions
 
-    # These fail before a byte of the request is written. Other TLS errors may also occur in the
-    # middle of a response, so only an untrusted certificate counts as not sent.
+    cause = reason.args[0] if isinstance(reason, exceptions.SSLError) and reason.args else None
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return Unusable(
+            f"{address}: the server's certificate is not trusted ({cause.verify_message}): name "
+            "the certificate of its issuer with FRAZIL_CA_FILE, --ca-file, ca_file= or ssl.cabundle"
+        )
+    if isinstance(reason, exceptions.LocationValueError):
+        return Unusable(f"{address}: {reason}")
+    if isinstance(reason, exceptions.NameResolutionError):
+        temporary = (socket.EAI_AGAIN, socket.EAI_SYSTEM, socket.EAI_MEMORY)
+        number = getattr(reason.__cause__, "errno", None)
+        unknown = "the host is unknown"
+        return (NotSent if number in temporary else Unusable)(f"{address}: {unknown}", unknown)
+    # These fail before a byte of the request is written.
     unsent_errors = (exceptions.NewConnectionError, exceptions.ConnectTimeoutError)
-    is_untrusted = isinstance(reason, exceptions.SSLError) and isinstance(
-        reason.args[0] if reason.args else None, ssl.SSLCertVerificationError
-    )
-    return (NotSent if isinstance(reason, unsent_errors) or is_untrusted else AnswerLost)(message)
+    is_unsent = is_unsent or isinstance(reason, unsent_errors)
+    short = _short(reason)
+    return (NotSent if is_unsent else AnswerLost)(f"{address}: {short or reason}", short)
+
+
+def _short(error: object) -> str | None:
+    """Return the cause in a few words."""
+    from http.client import RemoteDisconnected
+
+    from urllib3 import exceptions
+
+    if isinstance(error, exceptions.ReadTimeoutError):
+        return "no answer in time"
+    if isinstance(error, exceptions.ConnectTimeoutError) and not isinstance(
+        error, exceptions.NewConnectionError
+    ):
+        return "no connection in time"
+    while isinstance(error, BaseException):
+        if isinstance(error, RemoteDisconnected):
+            return "the connection was closed"
+        if isinstance(error, OSError) and error.strerror:
+            return error.strerror.lower()
+        error = error.__cause__ or error.__context__
+    return None
 
 
 def _user_agent() -> str:

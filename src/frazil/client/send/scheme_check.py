@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from urllib3 import exceptions
 
-_PROBE_TIMEOUT_S: Final = 5.0
+_PROBE_TIMEOUT_S: Final = 2.0
 _NOT_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"})
 """Reasons of OpenSSL for an answer that is not TLS."""
 

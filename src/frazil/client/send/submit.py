@@ -6,12 +6,13 @@
 
     a failed requirement (409 CommitFailed)       rebuild on fresh metadata, with a new key
     429                                           same bytes and same key, after the pause
-    no connection, a lost response, 5xx           same bytes and same key
+    500                                           same bytes and same key
+    no connection, a lost response, 502 to 504    same bytes and same key, see `outages`
 
-The idempotency key makes the last case safe: the server answers a finished key from its record, and
+The idempotency key makes the last two safe: the server answers a finished key from its record, and
 executes the request only if the key has not been used. Any other error is final and raised at once,
-above all a ValidationError. If the outcome is still unknown when all retries are used up,
-CommitStateUnknown is raised. It never means that nothing happened.
+above all a ValidationError. If the outcome is still unknown when the retries or the time are used
+up, CommitStateUnknown is raised. It never means that nothing happened.
 """
 
 from __future__ import annotations
@@ -24,18 +25,13 @@ from typing import Final
 from uuid import UUID
 
 from frazil.client.send.error_answers import CatalogUnreachable, error_of
-from frazil.client.send.http_transport import (
-    Answer,
-    AnswerLost,
-    NotSent,
-    Transport,
-    WrongScheme,
-)
+from frazil.client.send.http_transport import Answer, AnswerLost, NotSent, SendFailure, Transport
+from frazil.client.send.outages import AWAY_STATUSES, Outages, OutageWait, seconds_text
 from frazil.client.send.retry_policy import Clock, RetryBudget, RetryPolicy
 from frazil.wire.errors import CommitFailed, CommitStateUnknown, FrazilError
 
 KEY_HEADER: Final = "Idempotency-Key"
-_RETRIED_READ_STATUSES: Final = frozenset({429, 500, 502, 503, 504})
+_RETRIED_READ_STATUSES: Final = frozenset({429, 500})
 _INCONCLUSIVE_STATUSES: Final = frozenset({401, 403, 404, 405, 413, 415, 422})
 """Statuses that do not show what happened to an earlier attempt whose response was lost. The server
 sends them before it looks up the key, or because the table has been dropped since."""
@@ -72,12 +68,18 @@ class SubmitPolicy:
     key_lifetime_s: float | None = 1_800.0
     """How long the server remembers a key; None if it does not support keys."""
     clock: Clock = field(default_factory=Clock)
+    outages: Outages = field(default_factory=Outages)
 
     @classmethod
-    def of(cls, properties: Mapping[str, str], key_lifetime_s: float | None) -> SubmitPolicy:
+    def of(
+        cls, properties: Mapping[str, str], key_lifetime_s: float | None, outages: Outages
+    ) -> SubmitPolicy:
         """Return the policy of a table's properties."""
         return cls(
-            RetryPolicy.of(properties), RetryPolicy.of_status_checks(properties), key_lifetime_s
+            RetryPolicy.of(properties),
+            RetryPolicy.of_status_checks(properties),
+            key_lifetime_s,
+            outages=outages,
         )
 
 
@@ -86,28 +88,24 @@ def read(
     request: Request,
     retries: RetryPolicy,
     clock: Clock,
+    outages: Outages,
     *,
     missing_is_answer: bool = False,
 ) -> Answer:
     """Send a request that changes nothing; with `missing_is_answer` a 404 is returned too."""
     budget = RetryBudget(retries, clock)
+    outage = OutageWait(outages, retries, clock)
     while True:
-        pause_s = 0.0
         try:
-            answer = _send(transport, request, request.headers)
-        except WrongScheme as error:
-            raise CatalogUnreachable(str(error)) from error
-        except (NotSent, AnswerLost) as error:
-            failure: FrazilError = CatalogUnreachable(str(error))
-            failure.__cause__ = error
-        else:
-            if answer.status < 300 or (missing_is_answer and answer.status == 404):
-                return answer
-            failure = error_of(answer)
-            if answer.status not in _RETRIED_READ_STATUSES:
-                raise failure
-            pause_s = failure.retry_after_s or 0.0
-        if not budget.wait(pause_s):
+            answer = outage.answer(lambda: _send(transport, request, request.headers))
+        except SendFailure as error:
+            raise _unreachable(error, outage) from error
+        if answer.status < 300 or (missing_is_answer and answer.status == 404):
+            return answer
+        failure = error_of(answer)
+        if answer.status not in _RETRIED_READ_STATUSES or not budget.wait(
+            failure.retry_after_s or 0.0
+        ):
             raise failure
 
 
@@ -147,8 +145,9 @@ class _Delivery:
         self._request = request
         self._policy = policy
         self._budget = budget
+        self._outage = OutageWait(policy.outages, policy.retries, policy.clock)
         self._status_checks: RetryBudget | None = None
-        self._first_sent_s = policy.clock.now_s()
+        self._first_sent_s = 0.0
         self._in_doubt = False
         """An attempt may have been executed although its response is missing."""
         self.attempts = 0
@@ -158,36 +157,45 @@ class _Delivery:
 
     def outcome(self) -> Answer:
         while True:
-            pause_s = 0.0
-            self.attempts += 1
             try:
-                answer = _send(self._transport, self._request, self._headers)
+                answer = self._outage.answer(self._attempt)
             except NotSent as error:
-                failure: FrazilError = CatalogUnreachable(str(error))
-                failure.__cause__ = error
+                raise self._final_error(_unreachable(error, self._outage)) from error
             except AnswerLost as error:
-                self._in_doubt = True
-                failure = CommitStateUnknown(f"the answer was lost: {error}")
-                failure.__cause__ = error
-            else:
-                if answer.status < 300 and _is_from_catalog(answer):
-                    return answer
-                failure = self._retryable_failure(answer)
-                pause_s = failure.retry_after_s or 0.0
-            if not self._may_retry(pause_s):
+                raise CommitStateUnknown(
+                    f"the answer was lost: {_waited(error, self._outage)}"
+                ) from error
+            if answer.status < 300 and _is_from_catalog(answer):
+                return answer
+            failure = self._retryable_failure(answer)
+            if answer.status in AWAY_STATUSES or not self._may_retry(failure.retry_after_s or 0.0):
                 raise self._final_error(failure)
+
+    def _attempt(self) -> Answer:
+        """Send once, and note whether the server may have executed the request."""
+        if not self._in_doubt:
+            self._first_sent_s = self._policy.clock.now_s()
+        self.attempts += 1
+        try:
+            answer = _send(self._transport, self._request, self._headers)
+        except AnswerLost:
+            self._doubt()
+            raise
+        # Even a 503 with Retry-After: a gateway may send it after forwarding the request.
+        if answer.status >= 500 or (answer.status < 300 and not _is_from_catalog(answer)):
+            self._doubt()
+        return answer
+
+    def _doubt(self) -> None:
+        self._in_doubt = True
+        self._outage.needs_key_until(self._first_sent_s + (self._policy.key_lifetime_s or 0.0))
 
     def _retryable_failure(self, answer: Answer) -> FrazilError:
         """Return the error to retry after; raise errors that are final."""
         if answer.status < 300:
-            self._in_doubt = True
             return CommitStateUnknown("the answer is not one of the catalog's")
         error = error_of(answer)
-        if answer.status == 429:
-            return error
-        if answer.status >= 500:
-            # Even a 503 with Retry-After: a gateway may send it after forwarding the request.
-            self._in_doubt = True
+        if answer.status == 429 or answer.status >= 500:
             return error
         if self._in_doubt and answer.status in _INCONCLUSIVE_STATUSES:
             raise CommitStateUnknown(
@@ -222,6 +230,14 @@ class _Delivery:
         )
         unknown.__cause__ = failure
         return unknown
+
+
+def _unreachable(error: SendFailure, outage: OutageWait) -> CatalogUnreachable:
+    return CatalogUnreachable(_waited(error, outage))
+
+
+def _waited(error: SendFailure, outage: OutageWait) -> str:
+    return f"{error}; waited {seconds_text(outage.waited_s)}" if outage.waited_s else str(error)
 
 
 def _send(transport: Transport, request: Request, headers: Mapping[str, str]) -> Answer:

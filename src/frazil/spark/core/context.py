@@ -10,6 +10,7 @@ import logging
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from math import inf
 from typing import Any, Final
 
 import pyarrow as pa
@@ -23,6 +24,8 @@ LOGGER: Final = logging.getLogger("frazil.spark")
 
 PREFIX: Final = "spark.frazil."
 READERS: Final = ("auto", "jar", "own")
+OUTAGE_TIMEOUT_S: Final = 300.0
+"""The default of `outage_timeout_s`: the work of a long job is worth more than that of a client."""
 WRITERS: Final = ("auto", "jvm", "arrow")
 DEFAULT_CATALOG: Final = "frazil"
 _CATALOG_NAME: Final = re.compile(r"(?!spark_catalog$)[A-Za-z_][A-Za-z0-9_]*", re.IGNORECASE)
@@ -43,6 +46,8 @@ class Settings:
     """A folder that driver and executors share, for staged frames."""
     progress: bool | None = None
     """Whether to show stages and rows; None: only on a terminal."""
+    outage_timeout_s: float | None = None
+    """How long each step waits for a catalog that is away; None: the property of the catalog."""
     sql_catalog: str | None = None
     """The catalog's name in SQL; None: `frazil`, if Spark has no other catalog of that name."""
 
@@ -56,6 +61,8 @@ class Settings:
             )
         if self.statement_retries < 0:
             raise BadRequest(f"statement-retries: {self.statement_retries} is below 0")
+        if self.outage_timeout_s is not None and not 0 <= self.outage_timeout_s < inf:
+            raise BadRequest(f"outage-timeout-s: {self.outage_timeout_s} is no time in seconds")
 
     @property
     def catalog_name(self) -> str:
@@ -91,13 +98,14 @@ def settings_of(spark: SparkSession, **arguments: Any) -> Settings:
     for name in names:
         value = arguments.get(name)
         if value is None:
-            value = _configured(spark, name)
+            value = configured(spark, name)
         if value is not None:
             values[name] = value
     return Settings(**values)
 
 
-def _configured(spark: SparkSession, name: str) -> Any:
+def configured(spark: SparkSession, name: str) -> Any:
+    """Return a setting of the session's configuration; None if it is not set."""
     key = PREFIX + name.replace("_", "-")
     text = spark.conf.get(key, None)
     if text is None or name not in _PARSERS:
@@ -112,6 +120,7 @@ def _configured(spark: SparkSession, name: str) -> Any:
 _BOOLEANS: Final = {"true": True, "false": False}
 _PARSERS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     "statement_retries": ("a whole number", int),
+    "outage_timeout_s": ("a number of seconds", float),
     "progress": ("true or false", lambda text: _BOOLEANS[text.strip().lower()]),
 }
 """For settings that are not texts: what is expected, and the function that parses it."""

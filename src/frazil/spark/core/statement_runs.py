@@ -21,6 +21,7 @@ from typing import Any, TypeVar, cast
 from frazil.client.declare.client_table import Table
 from frazil.client.declare.table_verbs import Commit
 from frazil.spark.core.context import LOGGER, Context
+from frazil.spark.core.jvm_errors import repeated, translated
 from frazil.spark.core.view_check import load_target
 from frazil.spark.core.write_audit import audit_of
 from frazil.wire.errors import CommitFailed, ValidationError
@@ -77,11 +78,15 @@ def run_statement(context: Context, target: Target, attempt: Callable[[], T]) ->
     Only a conflict is retried: one of rows, or a requirement about the schema that no longer holds.
     An unknown outcome is not: the first run may have been committed, and a second would make the
     same change twice. A `Result` gets the number of its attempt.
+
+    An attempt also runs again if Iceberg's runtime did not reach the catalog. It has committed
+    nothing then, since only the client commits, and the client waits by itself.
     """
     retries = 0 if target.pinned is not None else context.settings.statement_retries
     for number in count(1):
         try:
-            return _numbered(attempt(), number)
+            with translated():
+                return _numbered(repeated(context, target.identifier, attempt), number)
         except (ValidationError, CommitFailed) as error:
             if number > retries:
                 raise

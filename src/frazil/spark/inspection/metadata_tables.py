@@ -13,6 +13,8 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType as SparkStruct
 
 from frazil.client.declare.client_table import Table
 from frazil.datafiles.arrow.arrow_types import spark_arrow_schema
@@ -43,7 +45,7 @@ def metadata_frame(
         raise BadRequest(f"{table}.{name} shows all snapshots, so it has no versions")
     make = _OF_METADATA.get(name)
     if make is not None:
-        return context.spark.createDataFrame(make(table))
+        return _frame(context, make(table))
     if name in OF_SNAPSHOT and snapshot_id is None:
         snapshot_id = table.head()
     reason = _why_not_jar(context, table)
@@ -63,6 +65,17 @@ def _why_not_jar(context: Context, table: Table) -> str | None:
     if context.settings.reader == "jar":
         jar_reader.check_forced(reason, table)
     return reason
+
+
+def _frame(context: Context, rows: pa.Table) -> DataFrame:
+    schema = _spark_schema(rows.schema)
+    # Spark Connect takes no Arrow table without rows.
+    return context.spark.createDataFrame(rows if rows.num_rows else [], schema)
+
+
+def _spark_schema(schema: pa.Schema) -> SparkStruct:
+    """Return the schema in Spark, where times without a zone stay without one."""
+    return from_arrow_schema(schema, prefer_timestamp_ntz=True)
 
 
 # --- of the metadata file -------------------------------------------------------------------------
@@ -185,7 +198,7 @@ def _own_frame(context: Context, table: Table, name: str, snapshot_id: int | Non
     if name.startswith("all_"):
         lists = tables.manifests.all_listed(table.snapshots)
         if name == "all_manifests":
-            return context.spark.createDataFrame(tables.all_manifests(lists))
+            return _frame(context, tables.all_manifests(lists))
         distinct = {item.manifest.manifest_path: item for _, listed in lists for item in listed}
         listed = list(distinct.values())
     elif snapshot_id is None:
@@ -194,7 +207,7 @@ def _own_frame(context: Context, table: Table, name: str, snapshot_id: int | Non
         listed = tables.manifests.listed(table.snapshot(snapshot_id))
     if name == "position_deletes":
         return _position_deletes(context, tables, listed)
-    return context.spark.createDataFrame(_OF_MANIFESTS[name.removeprefix("all_")](tables, listed))
+    return _frame(context, _OF_MANIFESTS[name.removeprefix("all_")](tables, listed))
 
 
 def _partitions(tables: FileTables, listed: Sequence[ListedFile]) -> pa.Table:
@@ -212,12 +225,11 @@ def _position_deletes(
         for entry in tables.entries_of(listed, DELETE_FILES)
         if entry.is_live and getattr(entry.file, "content", 0) == _POSITION_DELETES
     ]
-    empty = context.spark.createDataFrame(schema.empty_table())
     if not items:
-        return empty
+        return _frame(context, schema.empty_table())
     column = pa.array(items, pa.binary())
     frame = dealt_out(context.spark, "item", column, min(len(items), _MAX_TASKS))
-    return frame.mapInArrow(DeleteRows(schema, tables.manifests.storage), empty.schema)
+    return frame.mapInArrow(DeleteRows(schema, tables.manifests.storage), _spark_schema(schema))
 
 
 def _position_deletes_schema(tables: FileTables) -> pa.Schema:

@@ -181,12 +181,19 @@ def parse_show(cursor: Cursor) -> ParsedStatement:
     cursor.expect("SHOW")
     if cursor.accept("TABLES"):
         return ShowTables(_parent_namespace(cursor), _pattern(cursor))
+    if cursor.accept("TABLE", "EXTENDED"):
+        namespace = _parent_namespace(cursor)
+        if not cursor.at("LIKE"):
+            cursor.fail("LIKE and a pattern")
+        return ShowTables(namespace, _pattern(cursor), extended=True)
     if cursor.accept_one(*_NAMESPACES):
         return ShowNamespaces(_parent_namespace(cursor), _pattern(cursor))
     if cursor.accept("CREATE", "TABLE"):
         return ShowCreateTable(cursor.name("a table"))
     if not cursor.accept("TBLPROPERTIES"):
-        cursor.fail("TABLES, NAMESPACES, VIEWS, COLUMNS, TBLPROPERTIES or CREATE TABLE")
+        cursor.fail(
+            "TABLES, TABLE EXTENDED, NAMESPACES, VIEWS, COLUMNS, TBLPROPERTIES or CREATE TABLE"
+        )
     name = cursor.name("a table")
     key = None
     if cursor.accept("("):

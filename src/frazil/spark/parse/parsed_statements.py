@@ -160,6 +160,8 @@ class ShowTables:
 
     namespace: Name | None = None
     pattern: str | None = None
+    extended: bool = False
+    """Whether it is SHOW TABLE EXTENDED, which also describes each table."""
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ SessionStatement: TypeAlias = (
 
 _SETTING: Final = re.compile(r"\s*(RESET\b|SET\b(?!\s+VAR(IABLE)?\b))", re.IGNORECASE)
 """SET and RESET, whose values may have any characters. SET VARIABLE has an expression."""
-_OF_SPARK: Final = frozenset({"ADD", "LIST", "CLEAR", "EXECUTE", "BEGIN"})
+_OF_SPARK: Final = frozenset({"ADD", "LIST", "CLEAR", "EXECUTE"})
 """First words of statements that are not about tables."""
 _SHOWN_BY_SPARK: Final = frozenset(
     {"CATALOGS", "COLLATIONS", "FUNCTIONS", "USER", "SYSTEM", "ALL", "VARIABLES", "PROCEDURES"}

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any, Final
 
+from frazil.client.send.http_transport import CONNECT_TIMEOUT_S, DEFAULT_TIMEOUT_S
 from frazil.spark.core.context import LOGGER, Context
 from frazil.spark.core.progress import is_classic
 from frazil.wire.errors import BadRequest
@@ -24,6 +25,12 @@ _NO_RUNTIME: Final = (
 )
 """Stands where Spark expects the name of a class. Spark repeats it in the error that it raises when
 a statement uses the catalog."""
+
+_TIME_LIMITS: Final = {
+    "rest.client.connection-timeout-ms": f"{1000 * CONNECT_TIMEOUT_S:.0f}",
+    "rest.client.socket-timeout-ms": f"{1000 * DEFAULT_TIMEOUT_S:.0f}",
+}
+"""The client's limits, since the runtime has none of its own and would wait forever."""
 
 
 def register_catalog(context: Context) -> None:
@@ -67,7 +74,13 @@ def reading_entry(context: Context) -> str:
 
 
 def _properties(context: Context) -> dict[str, str]:
-    return {**context.properties, "type": "rest", "uri": context.uri, "cache-enabled": "false"}
+    return {
+        **_TIME_LIMITS,
+        **context.properties,
+        "type": "rest",
+        "uri": context.uri,
+        "cache-enabled": "false",
+    }
 
 
 def _configure(context: Context, name: str) -> None:

@@ -8,21 +8,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from threading import Lock
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 
 from frazil.client.declare.client_table import Table
 from frazil.datafiles.footers.parquet_files import scheme_of
 from frazil.spark.core.context import LOGGER, Context
+from frazil.spark.core.jvm_errors import repeated, translated
 from frazil.spark.core.name_matching import quoted
 from frazil.spark.core.write_audit import BRANCH_SETTING, EXTENSIONS_CLASS, is_audited
 from frazil.spark.reading.catalog_entries import reading_entry
 from frazil.spark.schema.frame_fitting import is_named_so, unpushable
 from frazil.values.types import EdgeAlgorithm, GeographyType, StructType, Type, TypeId, child_fields
-from frazil.wire.errors import BadRequest
+from frazil.wire.errors import BadRequest, FrazilError
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.readwriter import DataStreamReader
 
 _UNREADABLE: Final = frozenset({TypeId.TIME, TypeId.TIMESTAMP_NS, TypeId.TIMESTAMPTZ_NS})
 """Types without a Spark type in Iceberg's runtime, which refuses tables with such columns."""
@@ -68,7 +72,7 @@ def read(
         reader = reader.option("end-snapshot-id", str(pinned.snapshot_id))
     else:
         reader = reader.option("versionAsOf", str(pinned.snapshot_id))
-    frame = reader.table(full_name(context, table))
+    frame = load(context, table, reader)
     if all(is_named_so(field, table.schema) for field in schema.fields):
         return frame.select("*", *metadata_columns) if metadata_columns else frame
     columns = [
@@ -78,6 +82,19 @@ def read(
         for field in schema.fields
     ]
     return frame.select(*columns, *(F.col(name) for name in metadata_columns))
+
+
+def load(context: Context, table: Table, reader: DataFrameReader | DataStreamReader) -> DataFrame:
+    """Return the whole table as Spark's reader sees it with its options."""
+    name = full_name(context, table)
+    with translated():
+        return repeated(context, table.identifier, lambda: _analyzed(reader.table(name)))
+
+
+def _analyzed(frame: DataFrame) -> DataFrame:
+    """Load the table now: Spark Connect analyzes a frame when its columns are requested."""
+    _ = frame.columns
+    return frame
 
 
 def full_name(context: Context, table: Table) -> str:
@@ -179,9 +196,11 @@ def _missing(context: Context, table: Table) -> str | None:
 
 
 def _try(context: Context, table: Table) -> str | None:
+    name = full_name(context, table)
     try:
-        # Spark Connect analyzes a frame when its columns are requested.
-        _ = context.spark.read.table(full_name(context, table)).columns
+        repeated(context, table.identifier, lambda: _analyzed(context.spark.read.table(name)))
+    except FrazilError:
+        raise  # of the client: the catalog is away
     except Exception as error:
         # A missing class has no error type of its own in Python. Whatever the reason is, Frazil's
         # own reader can still read the table.

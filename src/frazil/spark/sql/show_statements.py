@@ -16,9 +16,15 @@ from frazil.spark.parse import parsed_statements as sql
 from frazil.spark.parse.sql_literals import default_literal
 from frazil.spark.schema.spark_types import spark_type
 from frazil.spark.sql import result_frames
-from frazil.spark.sql.table_names import current_namespace, identifier_of, namespace_of
+from frazil.spark.sql.table_names import (
+    catalog_name,
+    current_namespace,
+    identifier_of,
+    namespace_of,
+)
 from frazil.values.types import NestedField
 from frazil.wire.errors import BadRequest
+from frazil.wire.identifiers import Identifier
 
 if TYPE_CHECKING:
     from frazil.spark.session import Session
@@ -27,7 +33,7 @@ DESCRIBED: Final = "col_name string, data_type string, comment string"
 
 
 def show_tables(session: Session, statement: sql.ShowTables) -> DataFrame:
-    """Run SHOW TABLES."""
+    """Run SHOW TABLES and SHOW TABLE EXTENDED."""
     if statement.namespace is not None:
         namespace = namespace_of(session, statement.namespace)
     else:
@@ -39,9 +45,27 @@ def show_tables(session: Session, statement: sql.ShowTables) -> DataFrame:
         for table in session.client.list_tables(namespace)
         if matches(table.name, statement.pattern)
     ]
-    return result_frames.literal_rows(
-        session, "namespace string, tableName string, isTemporary boolean", sorted(tables)
-    )
+    columns = "namespace string, tableName string, isTemporary boolean"
+    if not statement.extended:
+        return result_frames.literal_rows(session, columns, sorted(tables))
+    rows = [(*row, _information(session, Identifier(namespace, row[1]))) for row in sorted(tables)]
+    return result_frames.literal_rows(session, f"{columns}, information string", rows)
+
+
+def _information(session: Session, identifier: Identifier) -> str:
+    """Return what SHOW TABLE EXTENDED says about a table."""
+    table = session.client.load_table(identifier)
+    lines = {
+        "Catalog": catalog_name(session),
+        "Namespace": ".".join(identifier.namespace),
+        "Table": identifier.name,
+        "Location": table.location,
+        "Provider": "iceberg",
+        "Table Properties": _listed(_properties(table)),
+    }
+    columns = [f" |-- {field.name}: {_shown_type(field)}" for field in table.schema.fields]
+    texts = [f"{name}: {text}" for name, text in lines.items()]
+    return "\n".join((*texts, "Schema: root", *columns, ""))
 
 
 def show_namespaces(session: Session, statement: sql.ShowNamespaces) -> DataFrame:

@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType as SparkStruct
 
+from frazil.spark.core.context import configured
 from frazil.spark.core.progress import is_classic
 from frazil.spark.streams.source_options import CREDENTIALS, SourceOptions, source_options
 from frazil.spark.streams.source_readers import (
@@ -30,6 +31,7 @@ from frazil.spark.streams.source_readers import (
     read_schema,
 )
 from frazil.spark.streams.source_writers import TableStreamWriter, TableWriter
+from frazil.wire.frazil_properties import OUTAGE_TIMEOUT
 
 NAME: Final = "frazil"
 _STREAM_INTERFACES: Final = "pyspark.sql.streaming.datasource"
@@ -95,6 +97,9 @@ def register(
     }
     if uri is not None:
         defaults["uri"] = uri
+    timeout = configured(spark, "outage_timeout_s")
+    if timeout is not None:
+        defaults.setdefault(OUTAGE_TIMEOUT, str(timeout))
     # Registering again would make Spark warn that a source is replaced.
     if _registered.get(spark) != defaults:
         source: Any = type(FrazilSource.__name__, (FrazilSource,), {"defaults": defaults})

@@ -19,7 +19,7 @@ from frazil.client.catalog_config import client_arguments
 from frazil.client.declare.client_table import Table
 from frazil.datafiles.reading.file_storage import Storage, storage_of
 from frazil.datafiles.writing.write_properties import boolean, positive_number, whole_number
-from frazil.spark.core.context import setting_text
+from frazil.spark.core.context import OUTAGE_TIMEOUT_S, setting_text
 from frazil.spark.streams.micro_batches import (
     FROM_TIMESTAMP,
     MAX_FILES,
@@ -103,7 +103,11 @@ def _client(uri: str, properties: tuple[tuple[str, str], ...]) -> Client:
 
 def client_of(uri: str, properties: Mapping[str, str]) -> Client:
     """Return a client with the credentials that are among the properties."""
-    return Client(**client_arguments({**properties, "uri": uri}), properties=properties)
+    return Client(
+        **client_arguments({**properties, "uri": uri}),
+        properties=properties,
+        outage_default_s=OUTAGE_TIMEOUT_S,
+    )
 
 
 def source_options(texts: Mapping[str, str], defaults: Mapping[str, str]) -> SourceOptions:

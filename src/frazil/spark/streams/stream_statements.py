@@ -171,7 +171,7 @@ def read_stream(
     if reason is None:
         _warn_of_expired(context, table, from_timestamp)
         reader = context.spark.readStream.options(**options)
-        frame = reader.table(jar_reader.full_name(context, table))
+        frame = jar_reader.load(context, table, reader)
         return frame if columns is None else frame.select(*map(column, columns))
     LOGGER.info("%s: the stream is read by Frazil: %s", table, reason)
     data_source.register(context.spark, context.uri, context.properties)
