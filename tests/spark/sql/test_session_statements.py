@@ -114,7 +114,7 @@ def test_statements_of_spark_reach_spark(session: Session, name: str, view: str)
     spark = session.spark
     session.sql("SET spark.frazil_test.text=it's -- no comment")
     assert spark.conf.get("spark.frazil_test.text") == "it's -- no comment"
-    session.sql("reset spark.frazil_test.text")
+    session.sql("-- it's\n/* two */ reset spark.frazil_test.text")
     assert spark.conf.get("spark.frazil_test.text", None) is None
     session.sql(f"INSERT INTO {name} VALUES (7, 'a', NULL)")
     session.sql("DECLARE OR REPLACE VARIABLE newest BIGINT DEFAULT 0")

@@ -32,7 +32,10 @@ SessionStatement: TypeAlias = (
     | TableCommand
 )
 
-_SETTING: Final = re.compile(r"\s*(RESET\b|SET\b(?!\s+VAR(IABLE)?\b))", re.IGNORECASE)
+_SETTING: Final = re.compile(
+    r"(?>\s+|--[^\n]*\n|/\*(?>.*?\*/))*+(RESET\b|SET\b(?!\s+VAR(IABLE)?\b))",
+    re.IGNORECASE | re.DOTALL,
+)
 """SET and RESET, whose values may have any characters. SET VARIABLE has an expression."""
 _OF_SPARK: Final = frozenset({"ADD", "LIST", "CLEAR", "EXECUTE"})
 """First words of statements that are not about tables."""
