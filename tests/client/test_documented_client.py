@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import re
 import subprocess
 import sys
@@ -17,9 +18,11 @@ import pyarrow
 import pytest
 from pyiceberg.catalog.rest import RestCatalog
 
+from frazil import Client
 from frazil.client.declare import file_operations
 from frazil.client.declare.client_table import Table
 from frazil.wire.declared_content import DeclaredDataFile, PositionDeleteFile
+from frazil.wire.errors import BadRequest
 from frazil.wire.identifiers import Identifier
 from scripts.java import ROOT
 from tests.support.patience import HANG_S
@@ -28,6 +31,7 @@ from tests.support.server import RunningServer, ServerFactory, clean_environment
 FENCE = re.compile(r"^```(\w+)?([^\n]*)\n(.*?)^```\s*$", re.MULTILINE | re.DOTALL)
 WITHOUT_ICEBERG = ROOT / "docs" / "write-without-iceberg.md"
 GUIDE = ROOT / "docs" / "client.md"
+COMMITS = ROOT / "docs" / "fine-grained-commits.md"
 
 
 @dataclass(frozen=True)
@@ -99,7 +103,8 @@ def play_the_session(running: RunningServer, directory: Path) -> list[tuple[Any,
             assert block.mark in ("answer", "part of the answer")
             shown[len(commands) - 1] = json.loads(block.text)
     session = "".join(f"{command}\necho '{end}'\n" for command in commands)
-    environment = clean_environment({"FRAZIL_URI": running.url})
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    environment = clean_environment({"FRAZIL_URI": running.url, "PATH": path})
     said = run(["bash", "-euo", "pipefail", "-c", session], directory, environment).split(end)
     return [(answer, json.loads(said[number])) for number, answer in shown.items()]
 
@@ -115,6 +120,46 @@ def test_curl_alone_is_enough(running: RunningServer, tmp_path: Path) -> None:
     environment = clean_environment({"FRAZIL_URI": running.url})
     again = json.loads(run(["bash", "-euc", "".join(keyed)], tmp_path, environment))
     assert again["committed"] == compared[1][1]["committed"]
+
+
+def test_a_file_without_field_ids_is_read_as_the_pages_say(
+    running: RunningServer,
+    tmp_path: Path,
+    duckdb_connection: Callable[[], duckdb.DuckDBPyConnection],
+) -> None:
+    appended = play_the_session(running, tmp_path)[1][1]["committed"][0]["snapshot-id"]
+    catalog = RestCatalog("docs", uri=running.url)
+
+    def read_by_duckdb() -> Any:
+        connection = duckdb_connection()
+        connection.execute(
+            f"ATTACH '' AS docs (TYPE iceberg, ENDPOINT '{running.url}', AUTHORIZATION_TYPE 'none')"
+        )
+        query = "SELECT count(*), count(id), count(item) FROM docs.shop.orders"
+        return connection.execute(f"{query} AT (VERSION => {appended})").fetchone()
+
+    assert read_by_duckdb() == (10, 10, 10)
+    with catalog.load_table("shop.orders").transaction() as change:
+        change.remove_properties("schema.name-mapping.default")
+    with pytest.raises(BadRequest, match=r"set the table's property schema\.name-mapping"):
+        append_again(running, tmp_path)
+    with catalog.load_table("shop.orders").transaction() as change:
+        change.remove_properties("frazil.commit.verify-files")
+    append_again(running, tmp_path)
+
+    assert read_by_duckdb() == (10, 0, 0)
+    (message,) = re.findall(r"PyIceberg fails \(`([^`…]+)…`\)", COMMITS.read_text())
+    with pytest.raises(ValueError, match=message):
+        catalog.load_table("shop.orders").scan().to_arrow()
+
+
+def append_again(running: RunningServer, directory: Path) -> None:
+    """Add the second file of the page, which has no field ids."""
+    table = Client(running.url).load_table("shop.orders")
+    path = f"{table.location}/data/five.parquet"
+    size = (directory / "five.parquet").stat().st_size
+    fields = {**FIELDS, "file_size_in_bytes": size}
+    table.append_files([DeclaredDataFile(file_path=path, **fields)])
 
 
 def python_without_frazil(directory: Path) -> tuple[list[str], dict[str, str]]:

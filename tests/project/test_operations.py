@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import sqlite3
@@ -113,7 +114,11 @@ def test_a_server_with_tls_and_a_token_is_started_and_asked(tmp_path: Path) -> N
     with Reader(tmp_path) as reader:
         answers = [reader.run(block) for block in blocks_of("## TLS", tmp_path)]
         answers += [reader.run(block) for block in blocks_of("## Tokens", tmp_path)]
+        replaced = json.loads((tmp_path / "etl.json").read_text())["token"]
+        ask = f"while FRAZIL_TOKEN={replaced} frazil ls; do sleep 0.2; done"
+        refused = reader.run(Block("sh", ask, 0))
     assert '"defaults"' in answers[1]
+    assert "token" in refused
 
 
 @pytest.mark.process

@@ -20,6 +20,7 @@ PAGES = {
     "docs/planning.md": "tests/plan/test_documented_plans.py",
     "docs/retrying.md": "tests/pyiceberg/retrying/test_documented_retrying.py",
     "docs/spark.md": "tests/spark/test_guide.py",
+    "docs/stock-clients.md": "tests/stock_clients/test_documented_clients.py",
     "docs/write-without-iceberg.md": "tests/client/test_documented_client.py",
 }
 """The pages with examples, and the test that runs them. To run a new page from top to bottom, add

@@ -16,11 +16,14 @@ def connect() -> duckdb.DuckDBPyConnection:
         config={"autoinstall_known_extensions": False, "autoload_known_extensions": False}
     )
     for name in EXTENSIONS:
-        package = importlib.import_module(f"duckdb_extension_{name}")
-        folder = Path(package.__path__[0])
-        (path,) = folder.glob(f"extensions/*/{name}.duckdb_extension")
-        connection.execute(f"LOAD '{path}'")
+        connection.execute(f"LOAD '{extension_file(name)}'")
     return connection
+
+
+def extension_file(name: str) -> Path:
+    package = importlib.import_module(f"duckdb_extension_{name}")
+    (path,) = Path(package.__path__[0]).glob(f"extensions/*/{name}.duckdb_extension")
+    return path
 
 
 def attach(connection: duckdb.DuckDBPyConnection, url: str, name: str = "ice") -> None:
