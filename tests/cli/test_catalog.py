@@ -173,6 +173,8 @@ def test_a_server_that_is_not_there_is_one_message() -> None:
     assert (done.exit_code, done.stdout) == (1, "")
     assert done.stderr.startswith("frazil: ")
     assert uri in done.stderr
+    as_json = CliRunner().invoke(app, ["ls", "--uri", uri, "--wait", "0.1", "-o", "json"])
+    assert "connection refused" in json.loads(as_json.stderr)["error"]["message"]
 
 
 def test_a_table_that_is_not_there_is_one_message(shop: Shop) -> None:

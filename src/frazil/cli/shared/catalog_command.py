@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import logging
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -170,6 +171,11 @@ def reported(choice: CatalogChoice, save_conflict: str | None = None) -> Iterato
     output = choice.output
     from frazil.client.catalog_config import ConfigError
 
+    logger = logging.getLogger("frazil.client")
+    level = logger.level
+    if output is Output.JSON:
+        # The lines about a server that is away would make the JSON on stderr unreadable.
+        logger.setLevel(logging.ERROR)
     try:
         yield
     except (BadName, ConfigError) as error:
@@ -177,9 +183,11 @@ def reported(choice: CatalogChoice, save_conflict: str | None = None) -> Iterato
     except DryRunRequest as request:
         print_dry_run(request, output)
     except NotAuthorized as error:
-        _end(NotAuthorized(f"{error.message}{_unused_hint(choice)}"), output, save_conflict)
+        _end(NotAuthorized(f"{error.message}{_token_hint(choice)}"), output, save_conflict)
     except FrazilError as error:
         _end(error, output, save_conflict)
+    finally:
+        logger.setLevel(level)
 
 
 @contextmanager
@@ -198,11 +206,11 @@ def usage(message: str, output: Output) -> NoReturn:
     fail(message, output, USAGE_ERROR)
 
 
-def _unused_hint(choice: CatalogChoice) -> str:
-    """Say which variables were not used because they describe another server."""
+def _token_hint(choice: CatalogChoice) -> str:
+    """Say how to give a token, and which variables were not used for this server."""
     unused = choice.resolved.unused_variables
     if not unused:
-        return ""
+        return "" if "token" in choice.properties else " (pass --token, or set FRAZIL_TOKEN)"
     return (
         f" ({', '.join(unused)} was not used, because the environment names another "
         f"server than {choice.properties['uri']}: pass --token, or set {URI_VARIABLE})"

@@ -54,6 +54,7 @@ def complete_table(ctx: typer.Context, incomplete: str) -> list[str]:
         resolved = resolve_catalog(options, catalog=ctx.params.get("catalog"))
         arguments = client_arguments(resolved.properties)
         retry = RetryPolicy(num_retries=0)
+        arguments["outage_timeout_s"] = 0
         with Client(**arguments, timeout_s=_TIMEOUT_S, retry=retry) as client:
             names = _names(client, incomplete)
             # A shell adds a space to a single candidate, so it must not be part of a name.
