@@ -111,5 +111,5 @@ def _source(installed: Distribution, extras: str) -> str | None:
 
 def _requirements(installed: Distribution, extras: Collection[str]) -> set[str]:
     """Return the packages of the extras. Its metadata names them without Frazil's other extras."""
-    found = (_OF_EXTRA.fullmatch(each) for each in installed.requires or ())
-    return {match["package"] for match in found if match and match["extra"] in extras}
+    matches = (_OF_EXTRA.fullmatch(each) for each in installed.requires or ())
+    return {match["package"] for match in matches if match and match["extra"] in extras}

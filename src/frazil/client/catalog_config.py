@@ -181,7 +181,9 @@ def resolve_catalog(
     for the server that the environment names, or else for the default address.
     """
     env = os.environ if env is None else env
-    given = {key: (text, "argument") for key, text in (arguments or {}).items() if text is not None}
+    passed = {
+        key: (text, "argument") for key, text in (arguments or {}).items() if text is not None
+    }
     variables = {
         each.property: (env[each.env], f"environment {each.env}")
         for each in CLIENT_VARIABLES
@@ -189,12 +191,12 @@ def resolve_catalog(
     }
     default = {"uri": (DEFAULT_URI, "default")}
     in_environment = env.get(CATALOG_VARIABLE) or None
-    if catalog is not None or "uri" in given:
+    if catalog is not None or "uri" in passed:
         name = catalog
         configured = {} if name is None else _configured(name, env, directories)
-        uri, _ = (default | configured | given)["uri"]
+        uri, _ = (default | configured | passed)["uri"]
         used = _used_variables(variables, _is_same(uri, _environment_uri(env, directories)))
-        found = default | used | configured | given
+        sourced = default | used | configured | passed
     else:
         name = in_environment
         skips_configuration = name is None and "uri" in variables
@@ -207,11 +209,11 @@ def resolve_catalog(
             )
         names_server = name is not None or _is_same(uri, env.get(URI_VARIABLE) or DEFAULT_URI)
         used = _used_variables(variables, names_server)
-        found = default | configured | used | given
+        sourced = default | configured | used | passed
     return ResolvedCatalog(
         name=name,
-        properties={key: text for key, (text, _) in found.items()},
-        sources={key: source for key, (_, source) in found.items()},
+        properties={key: text for key, (text, _) in sourced.items()},
+        sources={key: source for key, (_, source) in sourced.items()},
         unused_variables=tuple(
             each.env
             for each in CLIENT_VARIABLES

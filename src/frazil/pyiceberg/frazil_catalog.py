@@ -197,9 +197,9 @@ def _of_variables(properties: Properties) -> dict[str, Any]:
     """Return the address and what the variables of its server set, in PyIceberg's form."""
     resolved = resolve_catalog({URI: properties.get(URI)}).properties
     names = {each.property for each in CLIENT_VARIABLES}
-    found: dict[str, Any] = {name: text for name, text in resolved.items() if name in names}
-    ca_file = found.pop(CA_FILE_PROPERTY, None)
-    return found if ca_file is None else {**found, SSL: {CA_BUNDLE: ca_file}}
+    named: dict[str, Any] = {name: text for name, text in resolved.items() if name in names}
+    ca_file = named.pop(CA_FILE_PROPERTY, None)
+    return named if ca_file is None else {**named, SSL: {CA_BUNDLE: ca_file}}
 
 
 def _configured(name: str) -> dict[str, Any]:

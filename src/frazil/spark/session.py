@@ -64,8 +64,8 @@ def connect(
         outage_timeout_s=outage_timeout_s,
     )
     named = {"uri": uri, "token": token, "warehouse": warehouse}
-    given = {name: text for name, text in named.items() if text}
-    resolved = resolve_catalog({**(properties or {}), **given}, catalog=catalog)
+    arguments = {name: text for name, text in named.items() if text}
+    resolved = resolve_catalog({**(properties or {}), **arguments}, catalog=catalog)
     of_catalog = {name: text for name, text in resolved.properties.items() if name != "uri"}
     if settings.outage_timeout_s is not None:
         of_catalog[OUTAGE_TIMEOUT] = str(settings.outage_timeout_s)

@@ -132,21 +132,21 @@ def partition_term(term: PartitionTerm) -> str:
 def _partition_spec(
     document: Mapping[str, Any], options: CreateOptions
 ) -> Mapping[str, Any] | None:
-    given = options.get("partition_spec")
+    spec = options.get("partition_spec")
     terms = _terms(options.get("partition_by"), "partition_by")
     if not terms:
-        return given
-    if given is not None:
+        return spec
+    if spec is not None:
         raise BadRequest("partition_by: the table has a partition_spec too, give one of them")
     return partition_spec(_parsed(document), map(partition_term, terms), option="partition_by")
 
 
 def _write_order(document: Mapping[str, Any], options: CreateOptions) -> Mapping[str, Any] | None:
-    given = options.get("write_order")
+    order = options.get("write_order")
     terms = _terms(options.get("sort_by"), "sort_by")
     if not terms:
-        return given
-    if given is not None:
+        return order
+    if order is not None:
         raise BadRequest("sort_by: the table has a write_order too, give one of them")
     return sort_order(_parsed(document), terms, option="sort_by")
 

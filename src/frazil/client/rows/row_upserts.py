@@ -200,12 +200,12 @@ def _matched(
 
     keys = _keys_of(source, fields)
     keys = keys.append_column(_SOURCE, pa.array(np.arange(source.num_rows)))
-    found = [part for parts in in_threads(read, enumerate(tasks)) for part in parts]
+    keys_in_files = [part for parts in in_threads(read, enumerate(tasks)) for part in parts]
     names = [field.name for field in fields]
-    if not found:
+    if not keys_in_files:
         empty = {name: pa.array([], pa.int64()) for name in (_TASK, POSITION, ROW_ID, _SOURCE)}
         return pa.table(empty)
-    joined = pa.concat_tables(found).join(keys, names, join_type="inner")
+    joined = pa.concat_tables(keys_in_files).join(keys, names, join_type="inner")
     return joined.select([_TASK, POSITION, ROW_ID, _SOURCE])
 
 

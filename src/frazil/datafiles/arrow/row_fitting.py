@@ -65,14 +65,14 @@ def _fitted_fields(
     rows: int,
 ) -> list[pa.Array]:
     """Return one array for each field of `target`, which lacks the fields of unknown type."""
-    given = dict(zip(names, arrays, strict=True))
-    if len(given) < len(names):
+    by_name = dict(zip(names, arrays, strict=True))
+    if len(by_name) < len(names):
         twice = next(name for name in names if list(names).count(name) > 1)
         raise BadRequest(f"column {prefix}{twice}: the rows have two columns of this name")
     stored = {field.name: field for field in target}
     fitted = []
     for field in fields:
-        array, path = given.pop(field.name, None), f"{prefix}{field.name}"
+        array, path = by_name.pop(field.name, None), f"{prefix}{field.name}"
         if field.name not in stored:
             _refuse_unknown_values(array, path)
             continue
@@ -81,10 +81,10 @@ def _fitted_fields(
             fitted.append(_missing(field, type_, path, rows))
         else:
             fitted.append(_fitted(array, field, type_, path))
-    if given:
+    if by_name:
         known = ", ".join(field.name for field in fields)
         raise BadRequest(
-            f"column {prefix}{next(iter(given))}: the table has no such column; it has {known}. "
+            f"column {prefix}{next(iter(by_name))}: the table has no such column; it has {known}. "
             "Add it to the table with add_column, or leave it out"
         )
     return fitted
