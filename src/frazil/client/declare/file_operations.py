@@ -174,6 +174,8 @@ def row_delta(
     remove_deletes: Iterable[RemovedDeletes],
     referenced_data_files: Iterable[str],
     options: CheckOptions,
+    *,
+    rebase_deletion_vectors: bool = False,
 ) -> Overwrite:
     """Build the clauses that Spark's SparkPositionDeltaWrite requests of Java's RowDelta.
 
@@ -200,6 +202,7 @@ def row_delta(
         add_delete_files=deletes,
         remove_data_files=removed,
         remove_delete_files=_delete_files(NamedDeleteFile, removed_deletes),
+        rebase_deletion_vectors=rebase_deletion_vectors,
         **_validated_fields(table, clauses, options),
     )
 
@@ -212,6 +215,8 @@ def rewrite_files(
     add_deletes: Iterable[AddedDeleteFile],
     data_sequence_number: int | None,
     options: CheckOptions,
+    *,
+    rebase_deletion_vectors: bool = False,
 ) -> Replace:
     """Build the clauses of Java's BaseRewriteFiles, which apply at every isolation level."""
     paths, removed_deletes = _paths(remove_data), tuple(remove_deletes)
@@ -221,6 +226,7 @@ def rewrite_files(
         remove_data_files=paths,
         remove_delete_files=_delete_files(NamedDeleteFile, removed_deletes),
         data_sequence_number=data_sequence_number,
+        rebase_deletion_vectors=rebase_deletion_vectors,
         **_validated_fields(table, _removal_clauses(paths, removed_deletes), options),
     )
 

@@ -51,6 +51,9 @@ class CommittedSnapshot(Struct, frozen=True, rename="kebab"):
     snapshot_id: int
     sequence_number: int
     operation: str
+    superseded_files: tuple[str, ...] = ()
+    """Declared Puffin files that the table does not need, because the server merged their
+    vectors."""
 
 
 class Commit(Struct, frozen=True, kw_only=True):
@@ -155,12 +158,17 @@ class TableVerbs(ColumnVerbs[R]):
         remove_data: Iterable[RemovedData] = (),
         remove_deletes: Iterable[RemovedDeletes] = (),
         referenced_data_files: Iterable[str] = (),
+        rebase_deletion_vectors: bool = False,
         **options: Unpack[CheckOptions],
     ) -> R:
         """Add rows and deletes of rows (merge-on-read).
 
         `referenced_data_files` are data files that position deletes refer to without naming them in
         `referenced-data-file`.
+
+        With `rebase_deletion_vectors` the server merges the vectors with those that others have
+        added to the same data files, unless a row was deleted twice. Use it only if the change
+        depends on nothing but the rows that it deletes. Format version 3 only.
         """
         table = self._base()
         update = file_operations.row_delta(
@@ -171,6 +179,7 @@ class TableVerbs(ColumnVerbs[R]):
             remove_deletes,
             referenced_data_files,
             options,
+            rebase_deletion_vectors=rebase_deletion_vectors,
         )
         return self._declare(update, options)
 
@@ -182,9 +191,13 @@ class TableVerbs(ColumnVerbs[R]):
         remove_deletes: Iterable[RemovedDeletes] = (),
         add_deletes: Iterable[AddedDeleteFile] = (),
         data_sequence_number: int | None = None,
+        rebase_deletion_vectors: bool = False,
         **options: Unpack[CheckOptions],
     ) -> R:
-        """Replace files by others with the same rows (compaction)."""
+        """Replace files by others with the same rows (compaction).
+
+        `rebase_deletion_vectors` is as in `row_delta`, for vectors of files that are not replaced.
+        """
         table = self._base()
         update = file_operations.rewrite_files(
             table,
@@ -194,6 +207,7 @@ class TableVerbs(ColumnVerbs[R]):
             add_deletes,
             data_sequence_number,
             options,
+            rebase_deletion_vectors=rebase_deletion_vectors,
         )
         return self._declare(update, options)
 

@@ -128,7 +128,10 @@ def _check(
                 base,
             )
         case NotAllowedAddedDeleteFiles():
-            return _added_delete_files(changes, changes.new_deletes(where, base), where, base)
+            deletes = changes.new_deletes(where, base)
+            if getattr(changes.scope.update, "rebase_deletion_vectors", False):
+                deletes = [entry for entry in deletes if not entry.is_deletion_vector]
+            return _added_delete_files(changes, deletes, where, base)
         case NotAllowedNewDeletesForDataFiles():
             deletes = _deletes_of_rewritten_rows(changes, changes.new_deletes(where, base))
             if clause.file_paths is None:
@@ -314,7 +317,8 @@ def _missing_delete_files(
     A path without an offset means all deletes of the file: some of them must be live, and none
     may have been removed since the base, if there is one.
     """
-    keys = dict.fromkeys(delete_file_key(file) for file in clause.file_paths or ())
+    named = map(delete_file_key, clause.file_paths or ())
+    keys = dict.fromkeys(key for key in named if key not in changes.scope.rebased_from)
     live = changes.live_rows(DELETES, list(dict.fromkeys(path for path, _ in keys)))
     missing = [
         (path, offset)

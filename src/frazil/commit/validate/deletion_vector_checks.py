@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import numpy as np
-
-from frazil.commit.validate.branch_changes import BranchChanges, vectors_of
+from frazil.commit.validate.branch_changes import BranchChanges, live_vectors
 from frazil.commit.validate.conflict_reports import (
     ConflictingFile,
     Scope,
@@ -22,7 +20,6 @@ from frazil.commit.validate.conflict_reports import (
     snapshot_names,
     start_again,
 )
-from frazil.format.manifest.manifest_list import DELETES, may_have_live
 from frazil.format.metadata.content_files import DeleteFile
 from frazil.read.history import UnknownHistory
 from frazil.read.manifest_cache import ManifestReader
@@ -37,12 +34,12 @@ def check_deletion_vectors(
 ) -> None:
     """Refuse a vector for a data file that got one since the base, and a vector next to a live
     one that is not removed. If the history since the base is unknown, only the live vectors
-    are checked."""
+    are checked. Vectors that are rebased need no check."""
     data_files = frozenset(
         file.referenced_data_file
         for file in added
         if file.content_offset is not None and file.referenced_data_file is not None
-    )
+    ).difference(scope.rebased)
     if not data_files:
         return
     changes = BranchChanges(scope, reader)
@@ -79,22 +76,14 @@ def _live_and_kept(
     scope: Scope, data_files: frozenset[str], reader: ManifestReader
 ) -> Iterator[ManifestRow]:
     """Yield the live vectors of these data files that the update does not remove."""
-    update, head = scope.update, scope.present_head
-    if head is None or isinstance(update, Append):
+    update = scope.update
+    if isinstance(update, Append):
         return
     removed = {delete_file_key(file) for file in update.remove_delete_files}
-    listed = [
-        manifest
-        for manifest in reader.manifest_list(head).manifests
-        if manifest.content == DELETES and may_have_live(manifest)
-    ]
-    for manifest, columns in zip(listed, reader.columns_of(listed), strict=True):
-        rows = np.flatnonzero(vectors_of(columns, data_files))
-        for row in rows.tolist():
-            entry = ManifestRow(manifest, columns, row)
-            path, offset = entry.identity
-            if (path, offset) not in removed and (path, None) not in removed:
-                yield entry
+    for entry in live_vectors(scope.present_head, data_files, reader):
+        path, offset = entry.identity
+        if (path, offset) not in removed and (path, None) not in removed:
+            yield entry
 
 
 def _concurrent_conflict(changes: BranchChanges, entries: Sequence[ManifestRow]) -> Conflict:
