@@ -20,7 +20,12 @@ from frazil.client.rows.row_files import MatchingRows, matching_rows, write_rows
 from frazil.client.rows.row_input import Rows, fitted_batches
 from frazil.client.rows.row_removal import copy_files, write_deletes
 from frazil.client.rows.write_folders import Write, committing, new_folder
-from frazil.client.rows.write_modes import Mode, check_can_delete_rows, mode_of
+from frazil.client.rows.write_modes import (
+    VECTORS_MIN_FORMAT_VERSION,
+    Mode,
+    check_can_delete_rows,
+    mode_of,
+)
 from frazil.datafiles.footers.files_from_parquet import DataFile
 from frazil.wire.errors import CommitFailed, FrazilError, ValidationError
 from frazil.wire.expressions import ALWAYS_TRUE, AlwaysFalse, Expression
@@ -215,6 +220,8 @@ def change_rows(
             remove_data=whole,
             remove_deletes=deletes.removed,
             referenced_data_files=touched,
+            # What is committed depends only on rows that the vectors delete.
+            rebase_deletion_vectors=table.format_version >= VECTORS_MIN_FORMAT_VERSION,
             **checks,
         ),
     )

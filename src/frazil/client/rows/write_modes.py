@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from frazil.client.declare.client_table import Table
 
 DELETES_MIN_FORMAT_VERSION: Final = 2
+VECTORS_MIN_FORMAT_VERSION: Final = 3
 
 
 class Mode(StrEnum):
