@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from frazil.client.declare.client_table import Table
 from frazil.client.declare.column_changes import (
@@ -17,7 +17,6 @@ from frazil.client.declare.column_changes import (
     write_order,
 )
 from frazil.client.declare.column_definitions import ColumnDefinition
-from frazil.client.declare.metadata_updates import MetadataUpdates
 from frazil.client.declare.schema_editor import SchemaEditor
 from frazil.client.declare.type_text import parse_type
 from frazil.spark.conditions.sql_conditions import is_case_sensitive
@@ -32,7 +31,7 @@ from frazil.wire.identifiers import Identifier
 _TIMESTAMP_SETTING: Final = "spark.sql.timestampType"
 
 
-def change_table(context: Context, identifier: Identifier, change: sql.MetadataChange) -> None:
+def change_table(context: Context, identifier: Identifier, change: sql.TableChange) -> None:
     """Change a table's metadata, again from fresh metadata if others have changed the table."""
     client = context.client
     if isinstance(change, sql.CreateRef):
@@ -51,18 +50,27 @@ def change_table(context: Context, identifier: Identifier, change: sql.MetadataC
             identifier, lambda table: write_order(table, change.ordered_by, change.distribution)
         )
     elif isinstance(change, sql.PartitionChange):
-        client.change_metadata(identifier, lambda table: _partition_change(table, change))
+        client.change_metadata(
+            identifier,
+            lambda table: partition_fields(
+                table, dropped=change.dropped, added=change.added, name=change.name
+            ),
+        )
     elif isinstance(change, sql.IdentifierFields):
-        client.change_metadata(identifier, lambda table: _identifier_fields(context, table, change))
+        client.change_metadata(
+            identifier,
+            lambda table: identifier_fields(
+                table, _editor(context), change.columns, drop=change.drop
+            ),
+        )
     else:
-        client.change_metadata(identifier, lambda table: _schema_change(context, table, change))
+        assert isinstance(change, sql.SchemaChange)
+        client.change_metadata(
+            identifier, lambda table: changed_schema(table, _edited(context, table, change))
+        )
 
 
 # --- columns --------------------------------------------------------------------------------------
-
-
-def _schema_change(context: Context, table: Table, change: sql.SchemaChange) -> MetadataUpdates:
-    return changed_schema(table, _edited(context, table, change))
 
 
 def _edited(context: Context, table: Table, change: sql.SchemaChange) -> StructType:
@@ -81,6 +89,7 @@ def _edited(context: Context, table: Table, change: sql.SchemaChange) -> StructT
         return schema
     if isinstance(change, sql.RenameColumn):
         return editor.rename(schema, change.column, change.new_name)
+    assert isinstance(change, sql.AlterColumn)
     return altered_schema(
         table,
         editor,
@@ -92,10 +101,6 @@ def _edited(context: Context, table: Table, change: sql.SchemaChange) -> StructT
 
 def _editor(context: Context) -> SchemaEditor:
     return SchemaEditor(is_case_sensitive(context))
-
-
-def _partition_change(table: Table, change: sql.PartitionChange) -> MetadataUpdates:
-    return partition_fields(table, dropped=change.dropped, added=change.added, name=change.name)
 
 
 def column_field(context: Context, column: ColumnDefinition, *, is_new_table: bool) -> NestedField:
@@ -135,12 +140,6 @@ def _altered(
     return with_requirement(table, field, change.required, change.column)
 
 
-def _identifier_fields(
-    context: Context, table: Table, change: sql.IdentifierFields
-) -> MetadataUpdates:
-    return identifier_fields(table, _editor(context), change.columns, drop=change.drop)
-
-
 # --- properties -----------------------------------------------------------------------------------
 
 
@@ -164,19 +163,14 @@ def _create_ref(context: Context, identifier: Identifier, change: sql.CreateRef)
         return
     if not exists and not change.create:
         raise BadRequest(f"{identifier} has no {change.kind} {change.name} to replace")
+    options: dict[str, Any] = {"replace": change.replace, "max_ref_age_ms": change.max_ref_age_ms}
     if change.kind == "tag":
-        table.create_tag(
-            change.name,
-            change.snapshot_id,
-            replace=change.replace,
-            max_ref_age_ms=change.max_ref_age_ms,
-        )
+        table.create_tag(change.name, change.snapshot_id, **options)
     else:
         table.create_branch(
             change.name,
             change.snapshot_id,
-            replace=change.replace,
-            max_ref_age_ms=change.max_ref_age_ms,
+            **options,
             max_snapshot_age_ms=change.max_snapshot_age_ms,
             min_snapshots_to_keep=change.min_snapshots_to_keep,
         )

@@ -1,4 +1,4 @@
-"""Parse CREATE, ALTER, DROP, SHOW, DESCRIBE and USE."""
+"""Parse CREATE, ALTER and DROP of tables, views and namespaces."""
 
 from __future__ import annotations
 
@@ -16,14 +16,17 @@ from frazil.spark.parse.parsed_statements import (
     AlterColumn,
     AlterNamespace,
     AlterTable,
+    AlterView,
     CreateNamespace,
     CreateRef,
     CreateTable,
-    DescribeNamespace,
+    CreateTemporaryView,
+    CreateView,
     DropColumns,
     DropNamespace,
     DropRef,
     DropTable,
+    DropView,
     IdentifierFields,
     ParsedStatement,
     PartitionChange,
@@ -31,26 +34,18 @@ from frazil.spark.parse.parsed_statements import (
     RenameTable,
     SetLocation,
     SetProperties,
-    ShowCreateTable,
-    ShowNamespaces,
-    ShowProperties,
-    ShowTables,
+    SparkStatement,
     TableChange,
     UnsetProperties,
-    UseStatement,
+    ViewColumn,
+    ViewQuery,
     WriteOrder,
-)
-from frazil.spark.parse.property_lists import (
-    parse_properties,
-    parse_property_key,
-    parse_property_keys,
 )
 from frazil.spark.parse.sql_tokens import Cursor, Name
 from frazil.wire.errors import BadRequest
 
 _PROVIDERS: Final = frozenset({"iceberg", "frazil"})
-_NAMESPACE: Final = ("NAMESPACE", "DATABASE", "SCHEMA")
-_NAMESPACES: Final = ("NAMESPACES", "DATABASES", "SCHEMAS")
+NAMESPACE: Final = ("NAMESPACE", "DATABASE", "SCHEMA")
 _PLURAL_UNITS_MS: Final = {"MINUTES": 60_000, "HOURS": 3_600_000, "DAYS": 86_400_000}
 _UNITS_MS: Final = {**_PLURAL_UNITS_MS, **{name[:-1]: ms for name, ms in _PLURAL_UNITS_MS.items()}}
 _TERM: Final = "a column or a transform"
@@ -67,14 +62,16 @@ KNOWN_CHANGES: Final = (
 
 
 def parse_create(cursor: Cursor) -> ParsedStatement:
-    """Parse CREATE TABLE, REPLACE TABLE and CREATE NAMESPACE."""
+    """Parse CREATE and REPLACE."""
     create = cursor.accept("CREATE")
     if create:
         replace = cursor.accept("OR", "REPLACE")
     else:
         cursor.expect("REPLACE")
         replace = True
-    if not replace and cursor.accept_one(*_NAMESPACE):
+    if create and _at_view(cursor):
+        return _create_view(cursor, replace)
+    if not replace and cursor.accept_one(*NAMESPACE):
         return _create_namespace(cursor)
     if not cursor.accept("TABLE"):
         cursor.fail("TABLE or VIEW" if replace else "TABLE, VIEW, NAMESPACE, DATABASE or SCHEMA")
@@ -115,11 +112,11 @@ def _table_clauses(cursor: Cursor) -> dict[str, Any]:
         elif cursor.accept("PARTITIONED", "BY"):
             put("partitioned_by", cursor.parenthesized(lambda: cursor.until(_TERM, ",")))
         elif cursor.accept_one("TBLPROPERTIES", "OPTIONS"):
-            put("properties", parse_properties(cursor))
+            put("properties", cursor.properties())
         elif cursor.accept("LOCATION"):
-            put("location", cursor.string("a location in quotes"))
+            put("location", _location(cursor))
         elif cursor.accept("COMMENT"):
-            put("comment", cursor.string("a comment in quotes"))
+            put("comment", _comment(cursor))
         elif cursor.at("CLUSTERED", "BY") or cursor.at("CLUSTER", "BY"):
             cursor.fail("PARTITIONED BY (bucket(n, column))")
         else:
@@ -140,18 +137,23 @@ def _create_namespace(cursor: Cursor) -> CreateNamespace:
     properties: dict[str, str] = {}
     while not cursor.at_end:
         if cursor.accept("COMMENT"):
-            properties["comment"] = cursor.string("a comment in quotes")
+            properties["comment"] = _comment(cursor)
         elif cursor.accept("LOCATION"):
-            properties["location"] = cursor.string("a location in quotes")
+            properties["location"] = _location(cursor)
         elif cursor.accept("WITH"):
             _expect_properties(cursor)
-            properties.update(parse_properties(cursor))
+            properties.update(cursor.properties())
         else:
             cursor.fail("COMMENT, LOCATION or WITH PROPERTIES")
     return CreateNamespace(name, if_not_exists, properties)
 
 
-# --- properties -----------------------------------------------------------------------------------
+def _comment(cursor: Cursor) -> str:
+    return cursor.string("a comment in quotes")
+
+
+def _location(cursor: Cursor) -> str:
+    return cursor.string("a location in quotes")
 
 
 def _expect_properties(cursor: Cursor) -> None:
@@ -159,13 +161,100 @@ def _expect_properties(cursor: Cursor) -> None:
         cursor.fail("PROPERTIES")
 
 
-# --- DROP, SHOW, DESCRIBE, USE --------------------------------------------------------------------
+# --- CREATE VIEW ----------------------------------------------------------------------------------
+
+
+def _at_view(cursor: Cursor) -> bool:
+    ahead = 0
+    while cursor.word(ahead) in ("GLOBAL", "TEMP", "TEMPORARY"):
+        ahead += 1
+    return cursor.word(ahead) == "VIEW"
+
+
+def _create_view(cursor: Cursor, replace: bool) -> ParsedStatement:
+    is_global = cursor.accept("GLOBAL")
+    is_temporary = cursor.accept_one("TEMPORARY", "TEMP") is not None
+    if is_global and not is_temporary:
+        cursor.fail("TEMPORARY")
+    cursor.expect("VIEW")
+    if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
+    if is_temporary:
+        if if_not_exists:
+            raise BadRequest(
+                "CREATE TEMPORARY VIEW IF NOT EXISTS is no statement of Spark: write CREATE OR "
+                "REPLACE TEMPORARY VIEW"
+            )
+        return _create_temporary(cursor, replace, is_global)
+    if if_not_exists and replace:
+        raise BadRequest("CREATE VIEW: write either OR REPLACE or IF NOT EXISTS")
+    return CreateView(
+        name=cursor.name("a view"),
+        columns=_view_columns(cursor),
+        **_view_clauses(cursor),
+        query=_view_query(cursor),
+        if_not_exists=if_not_exists,
+        replace=replace,
+    )
+
+
+def _create_temporary(cursor: Cursor, replace: bool, is_global: bool) -> ParsedStatement:
+    name = cursor.identifier("a view's name without a namespace")
+    if "USING" in (cursor.word(), _word_after_parentheses(cursor)):
+        # The view of a data source concerns no table of the catalog.
+        cursor.rest("a data source")
+        return SparkStatement(cursor.text)
+    columns = _view_columns(cursor)
+    _view_clauses(cursor)
+    query = _view_query(cursor)
+    return CreateTemporaryView(
+        name=name, query=query, columns=columns, replace=replace, is_global=is_global
+    )
+
+
+def _word_after_parentheses(cursor: Cursor) -> str:
+    if not cursor.at("("):
+        return ""
+    start = cursor.position
+    cursor.skip_enclosed()
+    word = cursor.word()
+    cursor.position = start
+    return word
+
+
+def _view_columns(cursor: Cursor) -> tuple[ViewColumn, ...]:
+    def column() -> ViewColumn:
+        name = cursor.identifier("a column")
+        return ViewColumn(name, _comment(cursor) if cursor.accept("COMMENT") else None)
+
+    return cursor.parenthesized(column) if cursor.at("(") else ()
+
+
+def _view_clauses(cursor: Cursor) -> dict[str, Any]:
+    """Parse the clauses between the columns and the query, in any order."""
+    clauses: dict[str, Any] = {}
+    while (word := cursor.accept_one("COMMENT", "TBLPROPERTIES")) is not None:
+        key = "comment" if word == "COMMENT" else "properties"
+        if key in clauses:
+            raise BadRequest(f"CREATE VIEW: {word} is given twice")
+        clauses[key] = _comment(cursor) if word == "COMMENT" else cursor.properties()
+    return clauses
+
+
+def _view_query(cursor: Cursor) -> str:
+    cursor.expect("AS")
+    return cursor.rest("a query")
+
+
+# --- DROP -----------------------------------------------------------------------------------------
 
 
 def parse_drop(cursor: Cursor) -> ParsedStatement:
-    """Parse DROP TABLE and DROP NAMESPACE."""
+    """Parse DROP."""
     cursor.expect("DROP")
-    if cursor.accept_one(*_NAMESPACE):
+    if cursor.accept("VIEW"):
+        if_exists = cursor.accept("IF", "EXISTS")
+        return DropView(cursor.name("a view"), if_exists)
+    if cursor.accept_one(*NAMESPACE):
         if_exists = cursor.accept("IF", "EXISTS")
         namespace = cursor.name("a namespace")
         behavior = cursor.accept_one("CASCADE", "RESTRICT")
@@ -176,66 +265,15 @@ def parse_drop(cursor: Cursor) -> ParsedStatement:
     return DropTable(cursor.name("a table"), if_exists, purge=cursor.accept("PURGE"))
 
 
-def parse_show(cursor: Cursor) -> ParsedStatement:
-    """Parse SHOW TABLES, NAMESPACES, TBLPROPERTIES and CREATE TABLE."""
-    cursor.expect("SHOW")
-    if cursor.accept("TABLES"):
-        return ShowTables(_parent_namespace(cursor), _pattern(cursor))
-    if cursor.accept("TABLE", "EXTENDED"):
-        namespace = _parent_namespace(cursor)
-        if not cursor.at("LIKE"):
-            cursor.fail("LIKE and a pattern")
-        return ShowTables(namespace, _pattern(cursor), extended=True)
-    if cursor.accept_one(*_NAMESPACES):
-        return ShowNamespaces(_parent_namespace(cursor), _pattern(cursor))
-    if cursor.accept("CREATE", "TABLE"):
-        return ShowCreateTable(cursor.name("a table"))
-    if not cursor.accept("TBLPROPERTIES"):
-        cursor.fail(
-            "TABLES, TABLE EXTENDED, NAMESPACES, VIEWS, COLUMNS, TBLPROPERTIES or CREATE TABLE"
-        )
-    name = cursor.name("a table")
-    key = None
-    if cursor.accept("("):
-        key = parse_property_key(cursor)
-        cursor.expect(")")
-    return ShowProperties(name, key)
-
-
-def _parent_namespace(cursor: Cursor) -> Name | None:
-    return cursor.name("a namespace") if cursor.accept_one("FROM", "IN") else None
-
-
-def _pattern(cursor: Cursor) -> str | None:
-    if cursor.accept("LIKE") or cursor.at_string:
-        return cursor.string("a pattern in quotes")
-    return None
-
-
-def parse_describe(cursor: Cursor) -> ParsedStatement:
-    """Parse DESCRIBE NAMESPACE."""
-    if not cursor.accept("DESC"):
-        cursor.expect("DESCRIBE")
-    if not cursor.accept_one(*_NAMESPACE):
-        cursor.fail("NAMESPACE")
-    cursor.accept("EXTENDED")
-    return DescribeNamespace(cursor.name("a namespace"))
-
-
-def parse_use(cursor: Cursor) -> UseStatement:
-    """Parse USE with a namespace."""
-    cursor.expect("USE")
-    cursor.accept_one(*_NAMESPACE)
-    return UseStatement(cursor.name("a namespace"))
-
-
 # --- ALTER ----------------------------------------------------------------------------------------
 
 
 def parse_alter(cursor: Cursor) -> ParsedStatement:
-    """Parse ALTER TABLE and ALTER NAMESPACE."""
+    """Parse ALTER."""
     cursor.expect("ALTER")
-    if cursor.accept_one(*_NAMESPACE):
+    if cursor.accept("VIEW"):
+        return _alter_view(cursor)
+    if cursor.accept_one(*NAMESPACE):
         return _alter_namespace(cursor)
     if not cursor.accept("TABLE"):
         cursor.fail("TABLE or NAMESPACE")
@@ -252,12 +290,27 @@ def _alter_namespace(cursor: Cursor) -> AlterNamespace:
     if cursor.accept("UNSET"):
         _expect_properties(cursor)
         cursor.accept("IF", "EXISTS")
-        return AlterNamespace(name, removals=parse_property_keys(cursor))
+        return AlterNamespace(name, removals=cursor.property_keys())
     cursor.expect("SET")
     if cursor.accept("LOCATION"):
-        return AlterNamespace(name, {"location": cursor.string("a location in quotes")})
+        return AlterNamespace(name, {"location": _location(cursor)})
     _expect_properties(cursor)
-    return AlterNamespace(name, parse_properties(cursor))
+    return AlterNamespace(name, cursor.properties())
+
+
+def _alter_view(cursor: Cursor) -> AlterView:
+    name = cursor.name("a view")
+    if cursor.accept("RENAME", "TO"):
+        return AlterView(name, RenameTable(cursor.name("the new name")))
+    if cursor.accept("SET", "TBLPROPERTIES"):
+        return AlterView(name, SetProperties(cursor.properties()))
+    if cursor.accept("UNSET", "TBLPROPERTIES"):
+        if_exists = cursor.accept("IF", "EXISTS")
+        return AlterView(name, UnsetProperties(cursor.property_keys(), if_exists))
+    cursor.accept("AS")
+    if cursor.word() not in ("SELECT", "WITH", "VALUES", "FROM", "TABLE", "("):
+        cursor.fail("AS, RENAME TO, SET TBLPROPERTIES or UNSET TBLPROPERTIES")
+    return AlterView(name, ViewQuery(cursor.rest("a query")))
 
 
 def _add(cursor: Cursor) -> TableChange:
@@ -315,7 +368,7 @@ def _alter_column(cursor: Cursor) -> TableChange:
     if cursor.accept("SET", "DEFAULT"):
         return AlterColumn(column, default=cursor.rest("a value"))
     if cursor.accept("COMMENT"):
-        return AlterColumn(column, comment=cursor.string("a comment in quotes"))
+        return AlterColumn(column, comment=_comment(cursor))
     position = read_position(cursor)
     if position is not None:
         return AlterColumn(column, position=position)
@@ -336,9 +389,9 @@ def _change_column(cursor: Cursor) -> TableChange:
 
 def _set(cursor: Cursor) -> TableChange:
     if cursor.accept("TBLPROPERTIES"):
-        return SetProperties(parse_properties(cursor))
+        return SetProperties(cursor.properties())
     if cursor.accept("LOCATION"):
-        return SetLocation(cursor.string("a location in quotes"))
+        return SetLocation(_location(cursor))
     if cursor.accept("IDENTIFIER", "FIELDS"):
         return IdentifierFields(_column_names(cursor))
     cursor.fail("TBLPROPERTIES, LOCATION or IDENTIFIER FIELDS")
@@ -347,7 +400,7 @@ def _set(cursor: Cursor) -> TableChange:
 def _unset(cursor: Cursor) -> TableChange:
     cursor.expect("TBLPROPERTIES")
     cursor.accept("IF", "EXISTS")
-    return UnsetProperties(parse_property_keys(cursor))
+    return UnsetProperties(cursor.property_keys())
 
 
 def _create(cursor: Cursor) -> TableChange:

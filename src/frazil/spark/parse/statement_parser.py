@@ -1,22 +1,22 @@
 """Parse a statement: queries, CALL and the statements that change rows.
 
-`ddl_parser` parses the statements that define tables and namespaces.
+`ddl_parser` parses definitions, and `session_parser` the statements that show something.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from frazil.spark.parse.ddl_parser import (
     parse_alter,
     parse_create,
-    parse_describe,
     parse_drop,
-    parse_show,
-    parse_use,
 )
 from frazil.spark.parse.parsed_statements import (
+    BY_SOURCE,
+    MATCHED,
+    NOT_MATCHED,
     Assignments,
     CallStatement,
     DeleteStatement,
@@ -28,15 +28,19 @@ from frazil.spark.parse.parsed_statements import (
     TruncateStatement,
     UpdateStatement,
 )
-from frazil.spark.parse.session_parser import session_parser, setting_statement
+from frazil.spark.parse.session_parser import (
+    Parser,
+    parse_comment,
+    parse_describe,
+    parse_show,
+    parse_use,
+    setting_statement,
+    spark_parser,
+)
 from frazil.spark.parse.sql_tokens import Cursor, Name
 from frazil.spark.parse.table_references import references
-from frazil.spark.parse.view_parser import view_parser
 from frazil.wire.errors import BadRequest
 
-MATCHED = "matched"
-NOT_MATCHED = "not matched"
-BY_SOURCE = "not matched by source"
 _QUERY_WORDS: Final = frozenset({"SELECT", "FROM", "VALUES", "TABLE", "(", "MAP", "REDUCE"})
 _EXPLAIN_WORDS: Final = frozenset({"EXPLAIN", "EXTENDED", "CODEGEN", "COST", "FORMATTED"})
 _INSERT_QUERY_WORDS: Final = ("SELECT", "VALUES", "WITH", "FROM", "TABLE")
@@ -63,7 +67,7 @@ def parse(text: str) -> ParsedStatement:
         return _parse_with(cursor)
     if first.word in _QUERY_WORDS or (first.word == "EXPLAIN" and _explains_query(cursor)):
         return _query(cursor)
-    parser = session_parser(cursor) or view_parser(cursor) or _PARSERS.get(first.word)
+    parser = spark_parser(cursor) or _PARSERS.get(first.word)
     if parser is None:
         raise BadRequest(
             f"{first.text}: not a statement that is known here; known statements are {KNOWN}. "
@@ -288,7 +292,7 @@ def _parse_call(cursor: Cursor) -> CallStatement:
     return CallStatement(name[-1].lower(), tuple(positional), named)
 
 
-_PARSERS: Final[Mapping[str, Callable[[Cursor], ParsedStatement]]] = {
+_PARSERS: Final[Mapping[str, Parser]] = {
     "INSERT": _parse_insert,
     "DELETE": _parse_delete,
     "UPDATE": _parse_update,
@@ -298,6 +302,7 @@ _PARSERS: Final[Mapping[str, Callable[[Cursor], ParsedStatement]]] = {
     "REPLACE": parse_create,
     "DROP": parse_drop,
     "ALTER": parse_alter,
+    "COMMENT": parse_comment,
     "SHOW": parse_show,
     "USE": parse_use,
     "DESCRIBE": parse_describe,

@@ -70,7 +70,7 @@ def _information(session: Session, identifier: Identifier) -> str:
 
 def show_namespaces(session: Session, statement: sql.ShowNamespaces) -> DataFrame:
     """Run SHOW NAMESPACES."""
-    parent = None if statement.parent is None else namespace_of(session, statement.parent)
+    parent = None if statement.namespace is None else namespace_of(session, statement.namespace)
     names = [".".join(levels) for levels in session.client.list_namespaces(parent)]
     rows = [(name,) for name in sorted(names) if matches(name, statement.pattern)]
     return result_frames.literal_rows(session, "namespace string", rows)
