@@ -7,12 +7,13 @@ has them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from frazil.spark.conditions.sql_columns import ColumnNames
 from frazil.spark.core.name_matching import quoted
+from frazil.spark.parse.parsed_statements import BY_SOURCE, MATCHED, NOT_MATCHED
 from frazil.spark.rows.assigned_columns import Assignments, Value
 from frazil.wire.errors import BadRequest
 
@@ -22,36 +23,24 @@ STAR: Final[Star] = "*"
 
 
 @dataclass(frozen=True)
-class WhenMatchedUpdate:
-    assignments: Assignments | Star
+class Clause:
+    """A WHEN clause: it updates or inserts rows by its assignments, or else deletes them."""
+
+    kind: str
+    """`MATCHED`, `NOT_MATCHED` or `BY_SOURCE`."""
+    assignments: Assignments | Star | None = None
     condition: Value | None = None
 
+    @property
+    def deletes(self) -> bool:
+        return self.assignments is None
 
-@dataclass(frozen=True)
-class WhenMatchedDelete:
-    condition: Value | None = None
-
-
-@dataclass(frozen=True)
-class WhenNotMatchedInsert:
-    assignments: Assignments | Star
-    condition: Value | None = None
-
-
-@dataclass(frozen=True)
-class WhenNotMatchedBySourceUpdate:
-    assignments: Assignments
-    condition: Value | None = None
-
-
-@dataclass(frozen=True)
-class WhenNotMatchedBySourceDelete:
-    condition: Value | None = None
-
-
-Matched: TypeAlias = WhenMatchedUpdate | WhenMatchedDelete
-NotMatchedBySource: TypeAlias = WhenNotMatchedBySourceUpdate | WhenNotMatchedBySourceDelete
-Clause: TypeAlias = Matched | WhenNotMatchedInsert | NotMatchedBySource
+    def written_values(self, names: ColumnNames) -> Iterator[Value]:
+        """Yield what the rows are made of that the clause writes, except by `*`."""
+        if isinstance(self.assignments, Mapping):
+            yield from self.assignments.values()
+            if self.kind != NOT_MATCHED:
+                yield from kept_columns(self.assignments, names)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,17 +54,9 @@ class Merge:
     evolves: bool = False
     """Whether columns that only the source has are added to the table."""
 
-    @property
-    def matched(self) -> tuple[Matched, ...]:
-        return tuple(clause for clause in self.clauses if isinstance(clause, Matched))
-
-    @property
-    def inserts(self) -> tuple[WhenNotMatchedInsert, ...]:
-        return tuple(clause for clause in self.clauses if isinstance(clause, WhenNotMatchedInsert))
-
-    @property
-    def not_matched_by_source(self) -> tuple[NotMatchedBySource, ...]:
-        return tuple(clause for clause in self.clauses if isinstance(clause, NotMatchedBySource))
+    def of(self, kind: str) -> tuple[Clause, ...]:
+        """Return the clauses of a kind, in their order."""
+        return tuple(clause for clause in self.clauses if clause.kind == kind)
 
     @property
     def checks_cardinality(self) -> bool:
@@ -83,10 +64,9 @@ class Merge:
 
         It is not if rows can only be deleted: a row is deleted once, however often it matches.
         """
-        first, *others = self.matched or (None,)
-        if first is None:
-            return False
-        return bool(others) or isinstance(first, WhenMatchedUpdate) or first.condition is not None
+        matched = self.of(MATCHED)
+        only_deletes = len(matched) == 1 and matched[0].deletes and matched[0].condition is None
+        return bool(matched) and not only_deletes
 
     def expressions(self, names: ColumnNames) -> Iterator[Value]:
         """Yield everything that may read a target row, with the columns that an update keeps."""
@@ -94,12 +74,12 @@ class Merge:
         for clause in self.clauses:
             if clause.condition is not None:
                 yield clause.condition
-            yield from _written_values(clause, names)
+            yield from clause.written_values(names)
 
     def written_values(self, names: ColumnNames) -> Iterator[Value]:
         """Yield what the rows are made of that matches are updated to."""
-        for clause in self.matched:
-            yield from _written_values(clause, names)
+        for clause in self.of(MATCHED):
+            yield from clause.written_values(names)
 
     def check(self) -> None:
         """Refuse what Spark refuses: only the last clause of a kind may have no condition."""
@@ -107,23 +87,11 @@ class Merge:
             raise BadRequest("MERGE: add a WHEN clause")
         if self.target_alias.lower() == self.source_alias.lower():
             raise BadRequest(f"MERGE: target and source are both called {self.target_alias}")
-        kinds: tuple[tuple[str, tuple[Clause, ...]], ...] = (
-            ("MATCHED", self.matched),
-            ("NOT MATCHED", self.inserts),
-            ("NOT MATCHED BY SOURCE", self.not_matched_by_source),
-        )
-        for name, clauses in kinds:
-            if any(clause.condition is None for clause in clauses[:-1]):
-                raise BadRequest(f"MERGE: only the last WHEN {name} may be without a condition")
-
-
-def _written_values(clause: Clause, names: ColumnNames) -> Iterator[Value]:
-    if isinstance(clause, WhenMatchedDelete | WhenNotMatchedBySourceDelete):
-        return
-    if not isinstance(clause.assignments, str):
-        yield from clause.assignments.values()
-        if not isinstance(clause, WhenNotMatchedInsert):
-            yield from kept_columns(clause.assignments, names)
+        for kind in (MATCHED, NOT_MATCHED, BY_SOURCE):
+            if any(clause.condition is None for clause in self.of(kind)[:-1]):
+                raise BadRequest(
+                    f"MERGE: only the last WHEN {kind.upper()} may be without a condition"
+                )
 
 
 def kept_columns(assignments: Assignments, names: ColumnNames) -> Iterator[str]:

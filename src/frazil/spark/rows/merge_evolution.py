@@ -8,7 +8,7 @@ also contains the new schema.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -17,13 +17,9 @@ import pyspark.sql.types as st
 from frazil.client.declare.client_table import Table
 from frazil.spark.conditions.sql_columns import name_parts, parse
 from frazil.spark.core.name_matching import NameMatcher, quoted
-from frazil.spark.rows.merge_clauses import (
-    STAR,
-    Clause,
-    Merge,
-    WhenMatchedUpdate,
-    WhenNotMatchedInsert,
-)
+from frazil.spark.parse.parsed_statements import BY_SOURCE
+from frazil.spark.rows.assigned_columns import Assignments
+from frazil.spark.rows.merge_clauses import STAR, Merge
 from frazil.spark.schema.schema_evolution import Evolution, evolve
 
 PROPERTY: Final = "write.spark.auto-schema-evolution.enabled"
@@ -64,29 +60,24 @@ def _with_schema(table: Table, evolution: Evolution) -> Table:
 
 
 def _source_columns(merge: Merge, source: st.StructType, names: NameMatcher) -> st.StructType:
-    if any(clause.assignments == STAR for clause in _assigning(merge.clauses)):
+    # Clauses for rows without a source row cannot read the source.
+    assigning = [clause.assignments for clause in merge.clauses if clause.kind != BY_SOURCE]
+    if STAR in assigning:
         return source
     assigned = {
         names.key(name)
-        for clause in _assigning(merge.clauses)
-        for name in _assigned_by_name(clause, merge.source_alias, names)
+        for assignments in assigning
+        if isinstance(assignments, Mapping)
+        for name in _assigned_by_name(assignments, merge.source_alias, names)
     }
     return st.StructType([field for field in source.fields if names.key(field.name) in assigned])
 
 
-def _assigning(clauses: Sequence[Clause]) -> Iterator[WhenMatchedUpdate | WhenNotMatchedInsert]:
-    """Yield the clauses that can read the source."""
-    for clause in clauses:
-        if isinstance(clause, WhenMatchedUpdate | WhenNotMatchedInsert):
-            yield clause
-
-
 def _assigned_by_name(
-    clause: WhenMatchedUpdate | WhenNotMatchedInsert, source_alias: str, names: NameMatcher
+    assignments: Assignments, source_alias: str, names: NameMatcher
 ) -> Iterator[str]:
     """Yield columns that are set to the source's column of the same name."""
-    assert not isinstance(clause.assignments, str)
-    for name, value in clause.assignments.items():
+    for name, value in assignments.items():
         column = _parts(name)
         source = _parts(value) if isinstance(value, str) else None
         if column is None or source is None:
@@ -114,11 +105,8 @@ def _without_stars(merge: Merge, table: Table, source: Sequence[str], names: Nam
     }
     if len(assignments) == len(table.schema.fields):
         return merge
-    clauses = (_without_star(clause, assignments) for clause in merge.clauses)
+    clauses = (
+        replace(clause, assignments=assignments) if clause.assignments == STAR else clause
+        for clause in merge.clauses
+    )
     return replace(merge, clauses=tuple(clauses))
-
-
-def _without_star(clause: Clause, assignments: dict[str, str]) -> Clause:
-    if isinstance(clause, WhenMatchedUpdate | WhenNotMatchedInsert) and clause.assignments == STAR:
-        return replace(clause, assignments=assignments)
-    return clause

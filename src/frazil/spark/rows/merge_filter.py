@@ -33,6 +33,7 @@ from frazil.spark.conditions.sql_columns import ColumnNames
 from frazil.spark.conditions.sql_conditions import filter_of, is_case_sensitive
 from frazil.spark.conditions.sql_constants import Zone
 from frazil.spark.core.context import Context
+from frazil.spark.parse.parsed_statements import BY_SOURCE
 from frazil.spark.rows.merge_clauses import Merge
 from frazil.spark.rows.merge_frames import SOURCE_ROW, source_columns
 from frazil.spark.schema.partition_transforms import transform_column, unix_micros
@@ -71,7 +72,7 @@ def merge_reads(context: Context, table: Table, merge: Merge, source: DataFrame)
     """
     unmatched = [
         filter_of(context, table, clause.condition, alias=merge.target_alias).expression
-        for clause in merge.not_matched_by_source
+        for clause in merge.of(BY_SOURCE)
     ]
     if not isinstance(merge.on, str):
         return MergeReads(merge_filter([], always_true(), unmatched))

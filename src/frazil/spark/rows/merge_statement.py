@@ -29,23 +29,15 @@ from frazil.spark.conditions.sql_conditions import needed_columns
 from frazil.spark.core.context import Context
 from frazil.spark.core.name_matching import names_of
 from frazil.spark.core.statement_runs import Result, Target, run_statement
+from frazil.spark.parse.parsed_statements import BY_SOURCE, MATCHED, NOT_MATCHED
 from frazil.spark.rows.assigned_columns import Assignments, Value
 from frazil.spark.rows.changed_rows import ChangedRows, FileCodes, deletes_of
-from frazil.spark.rows.merge_clauses import (
-    STAR,
-    Clause,
-    Merge,
-    WhenMatchedDelete,
-    WhenMatchedUpdate,
-    WhenNotMatchedBySourceDelete,
-    WhenNotMatchedBySourceUpdate,
-    WhenNotMatchedInsert,
-)
+from frazil.spark.rows.merge_clauses import STAR, Clause, Merge
 from frazil.spark.rows.merge_evolution import evolved_merge
 from frazil.spark.rows.merge_filter import merge_reads
 from frazil.spark.rows.merge_frames import (
     CHOSEN,
-    MATCHED,
+    MATCHED_ROW,
     SOURCE_ROW,
     MergeFrames,
     numbered_source,
@@ -83,31 +75,31 @@ class MergeBuilder:
         return replace(self, merge=replace(self.merge, clauses=(*self.merge.clauses, clause)))
 
     def when_matched_update(self, set: Assignments, condition: Value | None = None) -> MergeBuilder:
-        return self.when(WhenMatchedUpdate(dict(set), condition))
+        return self.when(Clause(MATCHED, dict(set), condition))
 
     def when_matched_update_all(self, condition: Value | None = None) -> MergeBuilder:
         """Set every column to the source's column of that name, like UPDATE SET *."""
-        return self.when(WhenMatchedUpdate(STAR, condition))
+        return self.when(Clause(MATCHED, STAR, condition))
 
     def when_matched_delete(self, condition: Value | None = None) -> MergeBuilder:
-        return self.when(WhenMatchedDelete(condition))
+        return self.when(Clause(MATCHED, None, condition))
 
     def when_not_matched_insert(
         self, values: Assignments, condition: Value | None = None
     ) -> MergeBuilder:
         """Insert a row; columns without a value get their default, or null."""
-        return self.when(WhenNotMatchedInsert(dict(values), condition))
+        return self.when(Clause(NOT_MATCHED, dict(values), condition))
 
     def when_not_matched_insert_all(self, condition: Value | None = None) -> MergeBuilder:
-        return self.when(WhenNotMatchedInsert(STAR, condition))
+        return self.when(Clause(NOT_MATCHED, STAR, condition))
 
     def when_not_matched_by_source_update(
         self, set: Assignments, condition: Value | None = None
     ) -> MergeBuilder:
-        return self.when(WhenNotMatchedBySourceUpdate(dict(set), condition))
+        return self.when(Clause(BY_SOURCE, dict(set), condition))
 
     def when_not_matched_by_source_delete(self, condition: Value | None = None) -> MergeBuilder:
-        return self.when(WhenNotMatchedBySourceDelete(condition))
+        return self.when(Clause(BY_SOURCE, None, condition))
 
     def execute(self, **options: Any) -> Result:
         """Run the MERGE; the options are those of `row_statement`, without an alias."""
@@ -155,7 +147,7 @@ def _run(attempt: RowAttempt, merge: Merge, source: Staged, *, own_conflicts: bo
     conflicts = reads.filter if own_conflicts else attempt.conflict_filter
     attempt = replace(attempt, reads=reads.filter, conflict_filter=conflicts)
     reads_nothing = isinstance(attempt.reads, AlwaysFalse)
-    if reads_nothing and not merge.inserts and not attempt.evolution.updates:
+    if reads_nothing and not merge.of(NOT_MATCHED) and not attempt.evolution.updates:
         return attempt.nothing()
     frames = MergeFrames(
         attempt.table,
@@ -194,7 +186,7 @@ class _StoredMatches:
     """Codes of all files that matches can be in."""
 
     def changes(self, write: Write) -> ChangedRows:
-        names = [*_LOCATION, MATCHED, CHOSEN, *([ROW_ID] if self.frames.lineage else [])]
+        names = [*_LOCATION, MATCHED_ROW, CHOSEN, *([ROW_ID] if self.frames.lineage else [])]
         matches = self.matches.read_here(names, MAX_COLLECTED_ROWS)
         checks = self.frames.merge.checks_cardinality
         if matches is None:
@@ -226,7 +218,7 @@ class _StoredMatches:
 
     def _are_few(self, matches: pa.Table) -> bool:
         """Decide by number and by bytes, since texts may be of any length."""
-        _, times = np.unique(matches.column(MATCHED).to_numpy(), return_counts=True)
+        _, times = np.unique(matches.column(MATCHED_ROW).to_numpy(), return_counts=True)
         unmatched = self.source_rows - len(times)
         schema = spark_schema(self.attempt.table.schema)
         if not is_small(schema, matches.num_rows + unmatched):
@@ -283,7 +275,7 @@ def upserted_rows(
     """
     source_numbers = numbers.to_numpy()
     order = np.argsort(source_numbers, kind="stable")
-    matched_numbers = matches.column(MATCHED).to_numpy()
+    matched_numbers = matches.column(MATCHED_ROW).to_numpy()
     matched = order[np.searchsorted(source_numbers, matched_numbers, sorter=order)]
     is_update = np.isin(matches.column(CHOSEN).to_numpy(), updates)
     is_new = np.ones(len(source_numbers), dtype=bool)

@@ -19,7 +19,6 @@ from frazil.spark.core.context import Context
 from frazil.spark.core.name_matching import NameMatcher, quoted
 from frazil.spark.core.progress import progress
 from frazil.spark.core.statement_runs import Result, Target, run_statement
-from frazil.spark.parse import statement_parser
 from frazil.spark.parse.parsed_statements import (
     Assignments,
     DeleteStatement,
@@ -33,16 +32,7 @@ from frazil.spark.parse.sql_literals import default_literal
 from frazil.spark.parse.sql_tokens import Cursor, Edit, Name, apply_edits
 from frazil.spark.parse.table_references import qualifiers_of
 from frazil.spark.rows import row_changes
-from frazil.spark.rows.merge_clauses import (
-    STAR,
-    Clause,
-    Merge,
-    WhenMatchedDelete,
-    WhenMatchedUpdate,
-    WhenNotMatchedBySourceDelete,
-    WhenNotMatchedBySourceUpdate,
-    WhenNotMatchedInsert,
-)
+from frazil.spark.rows.merge_clauses import STAR, Clause, Merge
 from frazil.spark.rows.merge_statement import MergeBuilder
 from frazil.spark.sql.statement_tables import StatementTables
 from frazil.spark.sql.table_names import target_of
@@ -331,14 +321,8 @@ def _texts_of(statement: MergeStatement) -> tuple[str | None, ...]:
 
 def _clause(run: _StatementRun, clause: MergeClause, alias: str | None) -> Clause:
     condition = _where(run, clause.condition)
-    matched = clause.kind == statement_parser.MATCHED
     if clause.action == "delete":
-        deletes = WhenMatchedDelete if matched else WhenNotMatchedBySourceDelete
-        return deletes(condition)
+        return Clause(clause.kind, None, condition)
     if clause.assignments is None:
-        inserts = clause.action == "insert"
-        return (WhenNotMatchedInsert if inserts else WhenMatchedUpdate)(STAR, condition)
-    assigned = _assigned(run, clause.assignments, alias)
-    if clause.action == "insert":
-        return WhenNotMatchedInsert(assigned, condition)
-    return (WhenMatchedUpdate if matched else WhenNotMatchedBySourceUpdate)(assigned, condition)
+        return Clause(clause.kind, STAR, condition)
+    return Clause(clause.kind, _assigned(run, clause.assignments, alias), condition)
