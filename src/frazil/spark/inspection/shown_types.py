@@ -33,6 +33,30 @@ _WITHOUT_BOUNDS: Final = frozenset(
 )
 
 
+_TYPES: Final = {
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "counts": pa.map_(pa.int32(), pa.field("value", pa.int64(), nullable=False)),
+    "bounds": pa.map_(pa.int32(), pa.field("value", pa.binary(), nullable=False)),
+    "texts": pa.map_(pa.string(), pa.field("value", pa.string(), nullable=False)),
+    "ints": pa.list_(pa.field("element", pa.int32(), nullable=False)),
+    "longs": pa.list_(pa.field("element", pa.int64(), nullable=False)),
+}
+
+
+def columns(text: str) -> list[pa.Field]:
+    """Return the columns of a text such as `id long!, parent long`; `!` marks required ones."""
+    pairs = [column.split() for column in text.split(",")]
+    return [
+        pa.field(name, _TYPES[kind.rstrip("!")], nullable=not kind.endswith("!"))
+        for name, kind in pairs
+    ]
+
+
 @dataclass(frozen=True, slots=True)
 class PartField:
     """A field of partition tuples."""
