@@ -7,6 +7,7 @@ with the same name keep their IDs. Schema, partitions and rows change in one req
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from dataclasses import replace as with_changes
 from itertools import count
@@ -60,13 +61,10 @@ def create_table(
     """
     if if_not_exists and context.client.table_exists(identifier):
         return None
-    arguments = _arguments(struct_with_ids(schema), definition)
-    try:
+    with suppress(*((AlreadyExists,) if if_not_exists else ())):
+        arguments = _arguments(struct_with_ids(schema), definition)
         return context.client.create_table(identifier, **arguments)
-    except AlreadyExists:
-        if if_not_exists:
-            return None
-        raise
+    return None
 
 
 def create_table_as(
@@ -143,12 +141,9 @@ def _appending(
 
 
 def _existing(context: Context, identifier: Identifier, *, or_create: bool) -> Table | None:
-    try:
+    with suppress(*((NoSuchTable,) if or_create else ())):
         return context.client.load_table(identifier)
-    except NoSuchTable:
-        if or_create:
-            return None
-        raise
+    return None
 
 
 # --- metadata of a new table ----------------------------------------------------------------------

@@ -1,27 +1,48 @@
-"""Run CREATE, ALTER, DROP and USE."""
+"""Run CREATE, ALTER, DROP, USE, COMMENT ON and what Iceberg's tables do not have."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
 
 from frazil.spark.core.statement_runs import Result
 from frazil.spark.ddl import table_creation
 from frazil.spark.ddl.alter_table import change_table, column_field
 from frazil.spark.parse import parsed_statements as sql
+from frazil.spark.sql.show_statements import columns_of
 from frazil.spark.sql.statement_tables import StatementTables
 from frazil.spark.sql.table_names import (
     catalog_name,
     current_namespace,
     identifier_of,
     namespace_of,
+    renamed,
     use_namespace,
 )
 from frazil.values.types import NestedField, StructType
-from frazil.wire.errors import AlreadyExists, BadRequest, NoSuchNamespace, NoSuchTable
+from frazil.wire.errors import (
+    AlreadyExists,
+    BadRequest,
+    NoSuchNamespace,
+    NoSuchTable,
+    UnsupportedOperation,
+)
 from frazil.wire.identifiers import Identifier
 
 if TYPE_CHECKING:
     from frazil.spark.session import Session
+
+
+_INSTEAD: Final = {
+    "ANALYZE TABLE": "each file has statistics of its columns",
+    "SHOW PARTITIONS": "write SELECT * FROM {table}.partitions",
+    "CACHE TABLE": 'write session.table("{table}").scan().cache(), or create a temporary view of '
+    "it and cache that",
+    "UNCACHE TABLE": "it cannot be cached by its name, so nothing is",
+    "MSCK REPAIR TABLE": "its metadata knows its files",
+    "REPAIR TABLE": "its metadata knows its files",
+}
+"""What users can do where stock Spark refuses a statement for Iceberg's tables too."""
 
 
 def create_table(session: Session, statement: sql.CreateTable) -> Result | None:
@@ -65,12 +86,9 @@ def _as_select(
             return table_creation.replace_table_as(
                 context, identifier, frame, definition, or_create=statement.create
             )
-        try:
+        with suppress(*((AlreadyExists,) if statement.if_not_exists else ())):
             return table_creation.create_table_as(context, identifier, frame, definition)
-        except AlreadyExists:
-            if statement.if_not_exists:
-                return None
-            raise
+    return None
 
 
 def _schema(session: Session, statement: sql.CreateTable) -> StructType:
@@ -88,11 +106,8 @@ def _schema(session: Session, statement: sql.CreateTable) -> StructType:
 
 def drop_table(session: Session, statement: sql.DropTable) -> None:
     """Run DROP TABLE."""
-    try:
+    with suppress(*((NoSuchTable, NoSuchNamespace) if statement.if_exists else ())):
         session.client.drop_table(identifier_of(session, statement.name), purge=statement.purge)
-    except (NoSuchTable, NoSuchNamespace):
-        if not statement.if_exists:
-            raise
 
 
 def alter_table(session: Session, statement: sql.AlterTable) -> None:
@@ -102,21 +117,14 @@ def alter_table(session: Session, statement: sql.AlterTable) -> None:
     if not isinstance(change, sql.RenameTable):
         change_table(session.context, identifier, change)
         return
-    if len(change.new_name) == 1:
-        new = Identifier(identifier.namespace, change.new_name[0])
-    else:
-        new = identifier_of(session, change.new_name)
-    session.client.rename_table(identifier, new)
+    session.client.rename_table(identifier, renamed(session, identifier, change.new_name))
 
 
 def create_namespace(session: Session, statement: sql.CreateNamespace) -> None:
     """Run CREATE NAMESPACE."""
-    try:
+    with suppress(*((AlreadyExists,) if statement.if_not_exists else ())):
         namespace = namespace_of(session, statement.name)
         session.client.create_namespace(namespace, statement.properties)
-    except AlreadyExists:
-        if not statement.if_not_exists:
-            raise
 
 
 def alter_namespace(session: Session, statement: sql.AlterNamespace) -> None:
@@ -128,16 +136,13 @@ def alter_namespace(session: Session, statement: sql.AlterNamespace) -> None:
 def drop_namespace(session: Session, statement: sql.DropNamespace) -> None:
     """Run DROP NAMESPACE; CASCADE also drops its tables and views."""
     namespace = namespace_of(session, statement.name)
-    try:
+    with suppress(*((NoSuchNamespace,) if statement.if_exists else ())):
         if statement.cascade:
             for table in session.client.list_tables(namespace):
                 session.client.drop_table(table)
             for view in session.client.list_views(namespace):
                 session.client.drop_view(view)
         session.client.drop_namespace(namespace)
-    except NoSuchNamespace:
-        if not statement.if_exists:
-            raise
     if current_namespace(session) == namespace:
         use_namespace(session, ())
 
@@ -148,3 +153,26 @@ def use(session: Session, statement: sql.UseStatement) -> None:
         use_namespace(session, ())
     else:
         use_namespace(session, namespace_of(session, statement.name))
+
+
+def comment_on(session: Session, statement: sql.CommentOn) -> None:
+    """Run COMMENT ON. As in stock Spark, NULL leaves an empty comment."""
+    if statement.kind == "namespace":
+        namespace = namespace_of(session, statement.name)
+        session.client.update_namespace(namespace, {"comment": statement.comment})
+    else:
+        identifier = identifier_of(session, statement.name)
+        session.client.set_properties(identifier, {"comment": statement.comment})
+
+
+def table_command(session: Session, statement: sql.TableCommand) -> None:
+    """Refuse a statement that tables of Iceberg do not have; REFRESH finds nothing to do."""
+    identifier_of(session, statement.name)
+    columns_of(session, statement.name)
+    if statement.command.startswith("REFRESH"):
+        return
+    table = ".".join(statement.name)
+    instead = _INSTEAD[statement.command].format(table=table)
+    raise UnsupportedOperation(
+        f"{statement.command} {table}: Iceberg's tables do not have this statement: {instead}"
+    )

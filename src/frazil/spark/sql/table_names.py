@@ -94,6 +94,13 @@ def possible_identifier(session: Session, name: Name) -> Identifier | None:
     return Identifier(name[:-1], name[-1])
 
 
+def renamed(session: Session, identifier: Identifier, name: Name) -> Identifier:
+    """Return what RENAME TO means; a single name stays in the namespace."""
+    if len(name) == 1:
+        return Identifier(identifier.namespace, name[0])
+    return identifier_of(session, name)
+
+
 def has_catalog(session: Session, name: Name) -> bool:
     """Return whether a name begins with the catalog's name."""
     return len(name) > 1 and name[0].lower() == catalog_name(session).lower()

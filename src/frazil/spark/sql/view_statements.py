@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
@@ -19,15 +20,13 @@ from frazil.spark.parse.sql_tokens import Edit, Name, apply_edits, tokens_of
 from frazil.spark.parse.table_references import references
 from frazil.spark.schema.spark_types import COMMENT_METADATA, iceberg_schema
 from frazil.spark.sql import temporary_views
-from frazil.spark.sql.result_frames import literal_rows
-from frazil.spark.sql.show_statements import matches
 from frazil.spark.sql.statement_tables import StatementTables
 from frazil.spark.sql.table_names import (
     current_namespace,
     has_catalog,
     identifier_of,
-    namespace_of,
     possible_identifier,
+    renamed,
 )
 from frazil.spark.sql.temporary_views import GLOBAL, TemporaryView, is_temporary
 from frazil.values.types import StructType
@@ -70,11 +69,8 @@ def create_view(session: Session, statement: sql.CreateView) -> None:
     if statement.replace:
         client.replace_view(identifier, query.schema, query.text, or_create=True, **options)
         return
-    try:
+    with suppress(*((AlreadyExists,) if statement.if_not_exists else ())):
         client.create_view(identifier, query.schema, query.text, **options)
-    except AlreadyExists:
-        if not statement.if_not_exists:
-            raise
 
 
 @dataclass(frozen=True)
@@ -227,11 +223,7 @@ def alter_view(session: Session, statement: sql.AlterView) -> None:
             summary=_summary(session),
         )
     elif isinstance(change, sql.RenameTable):
-        if len(change.new_name) == 1:
-            new = Identifier(identifier.namespace, change.new_name[0])
-        else:
-            new = identifier_of(session, change.new_name)
-        client.rename_view(identifier, new)
+        client.rename_view(identifier, renamed(session, identifier, change.new_name))
     elif isinstance(change, sql.SetProperties):
         _check_unreserved(identifier, change.properties)
         client.update_view(identifier, change.properties)
@@ -265,26 +257,3 @@ def drop_view(session: Session, statement: sql.DropView) -> None:
             raise BadRequest(f"{identifier} is a table: use DROP TABLE") from None
         if not statement.if_exists:
             raise
-
-
-# --- SHOW -----------------------------------------------------------------------------------------
-
-
-def show_views(session: Session, statement: sql.ShowViews) -> DataFrame:
-    """Run SHOW VIEWS, which also lists temporary views."""
-    if statement.namespace is None:
-        namespace = current_namespace(session)
-    else:
-        namespace = namespace_of(session, statement.namespace)
-    if not namespace:
-        raise BadRequest("SHOW VIEWS: name a namespace, as in SHOW VIEWS IN ns, or run USE ns")
-    of_spark = session.spark.sql(f"SHOW VIEWS IN spark_catalog.{GLOBAL}").collect()
-    rows = [tuple(row) for row in of_spark if not row[0] or namespace == (GLOBAL,)]
-    if namespace != (GLOBAL,):
-        views = session.client.list_views(namespace)
-        rows += [(".".join(view.namespace), view.name, False) for view in views]
-    return literal_rows(
-        session,
-        "namespace string, viewName string, isTemporary boolean",
-        sorted(row for row in rows if matches(row[1], statement.pattern)),
-    )
