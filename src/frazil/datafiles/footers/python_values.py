@@ -18,9 +18,9 @@ from frazil.values.types import DecimalType, Type, TypeId
 
 _EPOCH: Final = datetime(1970, 1, 1)
 _MICRO: Final = timedelta(microseconds=1)
-_WITH_ZONE: Final = frozenset({TypeId.TIMESTAMPTZ, TypeId.TIMESTAMPTZ_NS})
-_NANOS: Final = frozenset({TypeId.TIMESTAMP_NS, TypeId.TIMESTAMPTZ_NS})
-_TIMESTAMPS: Final = frozenset({TypeId.TIMESTAMP, TypeId.TIMESTAMPTZ}) | _NANOS
+WITH_ZONE: Final = frozenset({TypeId.TIMESTAMPTZ, TypeId.TIMESTAMPTZ_NS})
+NANOS: Final = frozenset({TypeId.TIMESTAMP_NS, TypeId.TIMESTAMPTZ_NS})
+TIMESTAMPS: Final = frozenset({TypeId.TIMESTAMP, TypeId.TIMESTAMPTZ}) | NANOS
 _EXACT: Final = Context(prec=200)
 
 
@@ -66,12 +66,12 @@ def _time(type_: Type, value: Any) -> Any:
 def _timestamp(type_: Type, value: Any) -> Any:
     if not isinstance(value, datetime):
         return value
-    if (value.tzinfo is not None) != (type_.type_id in _WITH_ZONE):
+    if (value.tzinfo is not None) != (type_.type_id in WITH_ZONE):
         needed = "needs one" if value.tzinfo is None else "has none"
         raise InvalidValue(f"{value!r}: the zone is wrong, a {type_} {needed}")
     plain = value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)
     micros = (plain - _EPOCH) // _MICRO
-    return micros * temporal.NANOS_PER_MICRO if type_.type_id in _NANOS else micros
+    return micros * temporal.NANOS_PER_MICRO if type_.type_id in NANOS else micros
 
 
 def _decimal(type_: Type, value: Any) -> Any:
@@ -103,7 +103,7 @@ def _uuid(type_: Type, value: Any) -> Any:
 _CONVERTERS: Final[dict[TypeId, Callable[[Type, Any], Any]]] = {
     TypeId.DATE: _days,
     TypeId.TIME: _time,
-    **dict.fromkeys(_TIMESTAMPS, _timestamp),
+    **dict.fromkeys(TIMESTAMPS, _timestamp),
     TypeId.DECIMAL: _decimal,
     TypeId.FLOAT: _float,
     TypeId.DOUBLE: _float,

@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 
 from frazil.datafiles.arrow.leaf_conversion import convert_leaf, in_unit, is_uuid
 from frazil.datafiles.footers.footer_partitions import partition_fields_of
-from frazil.datafiles.footers.python_values import internal_value
+from frazil.datafiles.footers.python_values import NANOS, TIMESTAMPS, internal_value
 from frazil.datafiles.portable_table import PortableTable
 from frazil.values import temporal
 from frazil.values.partition_proof import PartitionField
@@ -45,7 +45,7 @@ from frazil.values.transforms import (
     Year,
     calendar_text,
 )
-from frazil.values.types import DecimalType, NestedField, Type, TypeId
+from frazil.values.types import DecimalType, StructType, Type, TypeId
 from frazil.wire.errors import BadRequest
 
 PARTITION_PREFIX: Final = "_partition_"
@@ -57,11 +57,7 @@ Mask = npt.NDArray[np.bool_]
 
 _MAX_INT: Final = 2**31 - 1
 _MICROS_PER_HOUR: Final = temporal.MICROS_PER_DAY // 24
-_NANOS: Final = frozenset({TypeId.TIMESTAMP_NS, TypeId.TIMESTAMPTZ_NS})
-_TIMESTAMPS: Final = frozenset({TypeId.TIMESTAMP, TypeId.TIMESTAMPTZ}) | _NANOS
-_HASHED_AS_LONG: Final = (
-    frozenset({TypeId.INT, TypeId.LONG, TypeId.DATE, TypeId.TIME}) | _TIMESTAMPS
-)
+_HASHED_AS_LONG: Final = frozenset({TypeId.INT, TypeId.LONG, TypeId.DATE, TypeId.TIME}) | TIMESTAMPS
 
 
 class Partitioner:
@@ -69,7 +65,7 @@ class Partitioner:
 
     def __init__(self, table: PortableTable, spec_id: int | None = None) -> None:
         self._fields = partition_fields_of(table, spec_id)
-        self._paths = [_source_path(table, field) for field in self._fields]
+        self._paths = [source_path(table.schema, field.source_id) for field in self._fields]
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         for position, (field, path) in enumerate(zip(self._fields, self._paths, strict=True)):
@@ -78,16 +74,17 @@ class Partitioner:
         return batch
 
 
-def _source_path(table: PortableTable, partition_field: PartitionField) -> tuple[str, ...]:
-    """Return the names from the root to the source; a name itself may contain dots."""
-    pending: list[tuple[NestedField, tuple[str, ...]]]
-    pending = [(field, (field.name,)) for field in table.schema.fields]
-    while pending:
-        field, names = pending.pop()
-        if field.field_id == partition_field.source_id:
-            return names
-        children: Sequence[NestedField] = getattr(field.type, "fields", ())
-        pending += [(child, (*names, child.name)) for child in children]
+def source_path(schema: StructType, field_id: int) -> tuple[str, ...]:
+    """Return the names from the root to a field inside structs; empty if there is none.
+
+    A name itself may contain dots.
+    """
+    for field in schema.fields:
+        if field.field_id == field_id:
+            return (field.name,)
+        inner = source_path(field.type, field_id) if isinstance(field.type, StructType) else ()
+        if inner:
+            return (field.name, *inner)
     return ()
 
 
@@ -123,7 +120,7 @@ def _numbers(type_: Type, column: pa.Array) -> tuple[Ints, Mask]:
 
     Times and timestamps are in microseconds, which is also what Iceberg hashes for nanoseconds.
     """
-    if type_.type_id in _TIMESTAMPS:
+    if type_.type_id in TIMESTAMPS:
         column = in_unit(column, "us").view(pa.int64())
     elif type_.type_id is TypeId.TIME:
         column = column.cast(pa.time64("us")).view(pa.int64())
@@ -300,10 +297,10 @@ def python_value(type_: Type, scalar: pa.Scalar) -> Any:
     if pa.types.is_date32(scalar.type):
         return scalar.value
     if pa.types.is_timestamp(scalar.type):
-        if scalar.type.unit == "ns" and type_.type_id in _NANOS:
+        if scalar.type.unit == "ns" and type_.type_id in NANOS:
             return scalar.value
         micros = scalar.cast(pa.timestamp("us", scalar.type.tz)).value
-        return micros * temporal.NANOS_PER_MICRO if type_.type_id in _NANOS else micros
+        return micros * temporal.NANOS_PER_MICRO if type_.type_id in NANOS else micros
     return scalar.as_py()
 
 

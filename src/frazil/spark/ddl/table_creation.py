@@ -22,6 +22,7 @@ from frazil.client.declare.schema_updates import next_id
 from frazil.spark.core.context import Context
 from frazil.spark.core.progress import progress
 from frazil.spark.core.statement_runs import Result, Target, complete_options, run_statement
+from frazil.spark.schema.schema_evolution import Evolution
 from frazil.spark.schema.spark_types import iceberg_schema
 from frazil.spark.writing.frame_statements import Declare, write_frame
 from frazil.spark.writing.frame_writer import WriteOptions
@@ -98,8 +99,8 @@ def replace_table(
         if table is None:
             create_table(context, identifier, schema, definition)
             return
-        new = replacement_of(table, struct_with_ids(schema), definition)
-        new.table.declare_metadata(new.updates, new.requirements)
+        new, change = replacement_of(table, struct_with_ids(schema), definition)
+        new.declare_metadata(change.updates, change.requirements)
 
     run_statement(context, Target(identifier), attempt)
 
@@ -121,10 +122,10 @@ def replace_table_as(
         if table is None:
             return create_table_as(context, identifier, frame, definition, options, commit_options)
         schema = iceberg_schema(frame.schema)
-        new = replacement_of(table, schema, definition)
+        new, change = replacement_of(table, schema, definition)
         declare = _appending(context, identifier, commit_options)
         result = write_frame(
-            context, new.table, frame, "replace", declare, options=options, change=new
+            context, new, frame, "replace", declare, options=options, change=change
         )
         return with_changes(result, rows_deleted=None)
 
@@ -163,18 +164,12 @@ def _arguments(schema: StructType, definition: Definition) -> dict[str, Any]:
 # --- metadata of a replacement --------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Replacement:
-    """What replaces a table."""
+def replacement_of(
+    table: Table, schema: StructType, definition: Definition
+) -> tuple[Table, Evolution]:
+    """Return the table as it will be, for the writers of its files, and what makes it so.
 
-    table: Table
-    """The table as it will be, for the writers of its files."""
-    updates: Sequence[Mapping[str, Any]]
-    requirements: Sequence[Mapping[str, Any]]
-
-
-def replacement_of(table: Table, schema: StructType, definition: Definition) -> Replacement:
-    """Return the replacement of a table, like Java's `TableMetadata.buildReplacement`.
+    This is like Java's `TableMetadata.buildReplacement`.
 
     `schema` may have any IDs: columns whose names the table has keep the table's IDs.
     """
@@ -201,7 +196,8 @@ def replacement_of(table: Table, schema: StructType, definition: Definition) -> 
     }
     metadata["current-snapshot-id"] = -1
     updates = _updates(table, definition, define_table(document, spec, order, {}))
-    return Replacement(with_changes(table, metadata=metadata), updates, _requirements(table))
+    evolution = Evolution(schema, tuple(updates), _requirements(table))
+    return with_changes(table, metadata=metadata), evolution
 
 
 def _updates(
@@ -222,13 +218,13 @@ def _updates(
     return updates
 
 
-def _requirements(table: Table) -> list[Mapping[str, Any]]:
+def _requirements(table: Table) -> tuple[Mapping[str, Any], ...]:
     """Require that nobody else assigned IDs or changed the default spec.
 
     Rows that others have written meanwhile do not matter, because they are replaced.
     """
     metadata = table.metadata
-    return [
+    return (
         {
             "type": "assert-last-assigned-field-id",
             "last-assigned-field-id": metadata["last-column-id"],
@@ -238,7 +234,7 @@ def _requirements(table: Table) -> list[Mapping[str, Any]]:
             "last-assigned-partition-id": metadata["last-partition-id"],
         },
         {"type": "assert-default-spec-id", "default-spec-id": metadata["default-spec-id"]},
-    ]
+    )
 
 
 def _others(

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from frazil.client.declare.client_table import Table
 from frazil.datafiles.arrow.arrow_types import spark_arrow_schema
-from frazil.spark.schema.spark_types import spark_type
+from frazil.spark.schema.spark_types import NANOS, spark_type
 from frazil.values.single_value import InvalidValue, from_binary, to_json
 from frazil.values.transforms import Transform, Void, parse_transform
 from frazil.values.types import (
@@ -27,7 +27,6 @@ from frazil.values.types import (
 )
 from frazil.wire.errors import BadRequest
 
-_NANOSECONDS: Final = frozenset({TypeId.TIMESTAMP_NS, TypeId.TIMESTAMPTZ_NS})
 _WITHOUT_BOUNDS: Final = frozenset(
     {TypeId.VARIANT, TypeId.GEOMETRY, TypeId.GEOGRAPHY, TypeId.UNKNOWN}
 )
@@ -147,7 +146,7 @@ def shown(type_: Type, value: Any) -> Any:
     """Return an internal value as pyarrow takes it for `arrow_type`."""
     if value is None:
         return None
-    if type_.type_id in _NANOSECONDS:
+    if type_.type_id in NANOS:
         return value // 1000
     if isinstance(value, UUID):
         return str(value)

@@ -16,9 +16,9 @@ import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as fn
 
-from frazil.datafiles.footers.footer_partitions import partition_fields
+from frazil.datafiles.footers.footer_partitions import partition_fields_of
 from frazil.datafiles.portable_table import FileTable
-from frazil.datafiles.writing.row_partitions import PARTITION_PREFIX, transformed
+from frazil.datafiles.writing.row_partitions import PARTITION_PREFIX, source_path, transformed
 from frazil.spark.core.name_matching import quoted
 from frazil.spark.schema.spark_types import WITH_ZONE
 from frazil.values import temporal
@@ -34,7 +34,7 @@ from frazil.values.transforms import (
     Void,
     Year,
 )
-from frazil.values.types import DecimalType, FixedType, StructType, Type, TypeId, fields_by_id
+from frazil.values.types import DecimalType, FixedType, StructType, Type, TypeId
 from frazil.wire.errors import BadRequest
 
 _MAX_INT: Final = 2**31 - 1
@@ -56,13 +56,8 @@ def partition_columns(table: FileTable, spec_id: int | None = None) -> dict[str,
     """Return the partition values of each row as `_partition_0` and so on, in the spec's order."""
     return {
         f"{PARTITION_PREFIX}{position}": partition_column(field, table.schema)
-        for position, field in enumerate(spec_fields(table, spec_id))
+        for position, field in enumerate(partition_fields_of(table, spec_id))
     }
-
-
-def spec_fields(table: FileTable, spec_id: int | None = None) -> tuple[PartitionField, ...]:
-    """Return the partition fields of a spec, the default one if `spec_id` is None."""
-    return partition_fields(table.spec(spec_id), fields_by_id(table.schema))
 
 
 def partition_column(field: PartitionField, schema: StructType) -> Column:
@@ -75,21 +70,10 @@ def partition_column(field: PartitionField, schema: StructType) -> Column:
 
 def source_column(schema: StructType, field_id: int) -> Column:
     """Return the column, or field inside structs, with an ID."""
-    path = _path(schema, field_id)
-    if path is None:
+    path = source_path(schema, field_id)
+    if not path:
         raise BadRequest(f"the schema has no field id {field_id} outside of lists and maps")
     return fn.col(quoted(*path))
-
-
-def _path(schema: StructType, field_id: int) -> tuple[str, ...] | None:
-    for field in schema.fields:
-        if field.field_id == field_id:
-            return (field.name,)
-        if isinstance(field.type, StructType):
-            inner = _path(field.type, field_id)
-            if inner is not None:
-                return (field.name, *inner)
-    return None
 
 
 def transform_column(transform: Transform, type_: Type, column: Column) -> Column:

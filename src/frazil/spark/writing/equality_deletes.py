@@ -16,10 +16,10 @@ from pyspark.sql import Column, DataFrame
 
 from frazil.client.declare.client_table import Table
 from frazil.datafiles.footers.files_from_parquet import DataFile, EqualityDeleteFile
+from frazil.datafiles.footers.footer_partitions import partition_fields_of
 from frazil.datafiles.portable_table import FileTable, PortableTable
 from frazil.datafiles.writing.write_properties import positive_property
 from frazil.spark.core.name_matching import column
-from frazil.spark.schema.partition_transforms import spec_fields
 from frazil.spark.schema.spark_types import spark_type
 from frazil.spark.writing.frame_writer import WriteOptions, WritePlan, write_arrow
 from frazil.spark.writing.write_commit import WriteFolder
@@ -81,13 +81,13 @@ def covering_specs(table: Table, key_ids: Sequence[int]) -> tuple[int, ...]:
 
 def _sources(table: FileTable, spec_id: int) -> Iterator[int]:
     """Yield the ids of the columns that determine a row's partition."""
-    for field in spec_fields(table, spec_id):
+    for field in partition_fields_of(table, spec_id):
         if not isinstance(field.transform, Void):
             yield field.source_id
 
 
 def _check_covered(table: Table, spec_id: int, missing: frozenset[int]) -> None:
-    for field in spec_fields(table, spec_id):
+    for field in partition_fields_of(table, spec_id):
         if field.source_id in missing:
             raise BadRequest(
                 f"{table}: its rows are in partitions by {field.name} (spec {spec_id}), and their "
