@@ -129,15 +129,12 @@ def _counted_ids(type_: types.Type) -> Iterator[int]:
 def _add_first(type_: types.Type, limit: int, ids: list[int]) -> None:
     """Add ids level by level, because filters use the upper levels more often."""
     for field in types.child_fields(type_):
-        if len(ids) < limit and _has_metrics(field):
+        has_metrics = field.type.is_primitive or field.type.type_id is types.TypeId.VARIANT
+        if len(ids) < limit and has_metrics:
             ids.append(field.field_id)
     for field in types.child_fields(type_):
         if len(ids) < limit:
             _add_first(field.type, limit, ids)
-
-
-def _has_metrics(field: types.NestedField) -> bool:
-    return field.type.is_primitive or field.type.type_id is types.TypeId.VARIANT
 
 
 def _preserves_order(sort_field: Mapping[str, Any]) -> bool:

@@ -31,7 +31,8 @@ def internal_value(type_: Type, value: Any) -> Any:
         return None
     if isinstance(value, str) and type_.type_id is not TypeId.STRING:
         return from_json(type_, value)
-    converted = _CONVERTERS.get(type_.type_id, _unchanged)(type_, value)
+    convert = _CONVERTERS.get(type_.type_id)
+    converted = value if convert is None else convert(type_, value)
     check_value(type_, converted)
     return converted
 
@@ -41,10 +42,6 @@ def _python_scalar(value: Any) -> Any:
     for name in ("as_py", "item"):
         if callable(getattr(value, name, None)):
             return getattr(value, name)()
-    return value
-
-
-def _unchanged(type_: Type, value: Any) -> Any:
     return value
 
 
@@ -92,14 +89,6 @@ def _float(type_: Type, value: Any) -> Any:
     return from_json(type_, value)
 
 
-def _bytes(type_: Type, value: Any) -> Any:
-    return bytes(value) if isinstance(value, bytearray | memoryview) else value
-
-
-def _uuid(type_: Type, value: Any) -> Any:
-    return UUID(bytes=value) if isinstance(value, bytes) and len(value) == 16 else value
-
-
 _CONVERTERS: Final[dict[TypeId, Callable[[Type, Any], Any]]] = {
     TypeId.DATE: _days,
     TypeId.TIME: _time,
@@ -107,7 +96,11 @@ _CONVERTERS: Final[dict[TypeId, Callable[[Type, Any], Any]]] = {
     TypeId.DECIMAL: _decimal,
     TypeId.FLOAT: _float,
     TypeId.DOUBLE: _float,
-    TypeId.FIXED: _bytes,
-    TypeId.BINARY: _bytes,
-    TypeId.UUID: _uuid,
+    **dict.fromkeys(
+        (TypeId.FIXED, TypeId.BINARY),
+        lambda _, value: bytes(value) if isinstance(value, bytearray | memoryview) else value,
+    ),
+    TypeId.UUID: lambda _, value: (
+        UUID(bytes=value) if isinstance(value, bytes) and len(value) == 16 else value
+    ),
 }

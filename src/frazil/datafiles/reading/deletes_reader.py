@@ -79,11 +79,6 @@ def _vector(file: PlannedDeleteFile, storage: Storage) -> Positions:
         ) from None
 
 
-@lru_cache(maxsize=_CACHED_FILES)
-def _cached_positions(file: PlannedDeleteFile, storage: Storage) -> Mapping[str, Positions]:
-    return _positions_in(file, storage)
-
-
 def _positions_in(file: PlannedDeleteFile, storage: Storage) -> Mapping[str, Positions]:
     """Read the positions of a delete file, by the path of the data file."""
     _check_format(file)
@@ -95,6 +90,9 @@ def _positions_in(file: PlannedDeleteFile, storage: Storage) -> Mapping[str, Pos
     for batch in table.to_batches():
         collector.add(batch.column(path_name), batch.column(pos_name))
     return {file.file_path: file.positions for file in collector.collected()}
+
+
+_cached_positions: Final = lru_cache(maxsize=_CACHED_FILES)(_positions_in)
 
 
 def _column_names(schema: pa.Schema, path: str) -> tuple[str, ...]:

@@ -210,8 +210,8 @@ def position_of(type_: Type, literal: Literal, zone: Zone) -> Position | None:
     return None if find is None else find(type_, literal, zone)
 
 
-def _boolean_position(_: Type, literal: Literal, __: Zone) -> Position | None:
-    return At(literal.value) if literal.kind is Kind.BOOLEAN else None
+def _same_kind(kind: Kind) -> Callable[[Type, Literal, Zone], Position | None]:
+    return lambda _, literal, __: At(literal.value) if literal.kind is kind else None
 
 
 def _integer_position(type_: Type, literal: Literal, _: Zone) -> Position | None:
@@ -297,10 +297,6 @@ def _decimal_position(type_: Type, literal: Literal, _: Zone) -> Position | None
     return Between(below if below > -limit else None, above if above < limit else None)
 
 
-def _string_position(_: Type, literal: Literal, __: Zone) -> Position | None:
-    return At(literal.value) if literal.kind is Kind.STRING else None
-
-
 def _uuid_position(_: Type, literal: Literal, __: Zone) -> Position | None:
     """Return a UUID. In Spark it is a string in lower case."""
     if literal.kind is not Kind.STRING:
@@ -360,13 +356,9 @@ def _local_around(type_: Type, instant: datetime, zone: Zone) -> Position | None
     the two is not the same.
     """
     timestamp = zone.local(instant)
-    if timestamp is None:
-        return None
-    return (
-        _timestamp_position(type_, timestamp)
-        if zone.is_fixed
-        else _around(timestamp, _MAX_CLOCK_CHANGE)
-    )
+    if timestamp is None or not zone.is_fixed:
+        return None if timestamp is None else _around(timestamp, _MAX_CLOCK_CHANGE)
+    return _timestamp_position(type_, timestamp)
 
 
 def _timestamp_position(type_: Type, timestamp: datetime) -> Position | None:
@@ -384,13 +376,12 @@ def _around(timestamp: datetime, by: timedelta) -> Position | None:
 
 
 _POSITIONS: Final[dict[TypeId, Callable[[Type, Literal, Zone], Position | None]]] = {
-    TypeId.BOOLEAN: _boolean_position,
+    TypeId.BOOLEAN: _same_kind(Kind.BOOLEAN),
     TypeId.INT: _integer_position,
     TypeId.LONG: _integer_position,
-    TypeId.FLOAT: _float_position,
-    TypeId.DOUBLE: _float_position,
+    **dict.fromkeys(FLOATS, _float_position),
     TypeId.DECIMAL: _decimal_position,
-    TypeId.STRING: _string_position,
+    TypeId.STRING: _same_kind(Kind.STRING),
     TypeId.UUID: _uuid_position,
     TypeId.BINARY: _binary_position,
     TypeId.FIXED: _binary_position,

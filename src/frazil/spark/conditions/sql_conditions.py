@@ -352,19 +352,11 @@ def _constant(
 
 def _both(left: Converted, right: Converted) -> Converted:
     expression = all_of(left.expression, right.expression)
-    exact = any(_is_none(part) for part in (left, right)) or (left.exact and right.exact)
-    return Converted(expression, exact)
+    is_none = any(isinstance(part.expression, AlwaysFalse) for part in (left, right))
+    return Converted(expression, is_none or (left.exact and right.exact))
 
 
 def _either(left: Converted, right: Converted) -> Converted:
     expression = any_of(left.expression, right.expression)
-    exact = any(_is_all(part) for part in (left, right)) or (left.exact and right.exact)
-    return Converted(expression, exact)
-
-
-def _is_none(part: Converted) -> bool:
-    return isinstance(part.expression, AlwaysFalse)
-
-
-def _is_all(part: Converted) -> bool:
-    return part.exact and isinstance(part.expression, AlwaysTrue)
+    is_all = any(part.exact and isinstance(part.expression, AlwaysTrue) for part in (left, right))
+    return Converted(expression, is_all or (left.exact and right.exact))

@@ -21,7 +21,7 @@ from frazil.datafiles.arrow.arrow_types import spark_arrow_schema
 from frazil.datafiles.reading.file_storage import storage_of
 from frazil.spark.core.context import LOGGER, Context, dealt_out
 from frazil.spark.core.name_matching import quoted
-from frazil.spark.executor.delete_rows import FILE, DeleteRows
+from frazil.spark.executor.file_tasks import DELETE_FILE, DeleteRows
 from frazil.spark.inspection.file_tables import DATA_FILES, DELETE_FILES, FileTables
 from frazil.spark.inspection.shown_types import ShownTypes, columns
 from frazil.spark.inspection.table_manifests import ListedFile, TableManifests
@@ -46,7 +46,7 @@ def metadata_frame(
         return _frame(context, make(table))
     if name in OF_SNAPSHOT and snapshot_id is None:
         snapshot_id = table.head()
-    reason = _why_not_jar(context, table)
+    reason = jar_reader.why_own(context, table, table.schema, table.schema)
     if reason is None:
         reader = context.spark.read
         if snapshot_id is not None:
@@ -54,15 +54,6 @@ def metadata_frame(
         return reader.table(f"{jar_reader.full_name(context, table)}.{quoted(name)}")
     LOGGER.debug("%s.%s: manifests are read by Frazil: %s", table, name, reason)
     return _own_frame(context, table, name, snapshot_id)
-
-
-def _why_not_jar(context: Context, table: Table) -> str | None:
-    if context.settings.reader == "own":
-        return "as requested"
-    reason = jar_reader.why_not(context, table, table.schema, table.schema)
-    if context.settings.reader == "jar":
-        jar_reader.check_forced(reason, table)
-    return reason
 
 
 def _frame(context: Context, rows: pa.Table) -> DataFrame:
@@ -242,7 +233,7 @@ def _item(tables: FileTables, schema: pa.Schema, entry: Any) -> bytes:
         content_size_in_bytes=file.content_size_in_bytes,
     )
     row = {
-        FILE: msgspec.json.encode(planned),
+        DELETE_FILE: msgspec.json.encode(planned),
         "partition": tables.types.partition_row(entry.partition),
         "spec_id": entry.spec_id,
         "delete_file_path": file.file_path,
@@ -250,7 +241,9 @@ def _item(tables: FileTables, schema: pa.Schema, entry: Any) -> bytes:
         "content_size_in_bytes": file.content_size_in_bytes,
     }
     fields = [schema.field(name) for name in schema.names if name in row]
-    batch = pa.RecordBatch.from_pylist([row], pa.schema([pa.field(FILE, pa.binary()), *fields]))
+    batch = pa.RecordBatch.from_pylist(
+        [row], pa.schema([pa.field(DELETE_FILE, pa.binary()), *fields])
+    )
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as stream:
         stream.write_batch(batch)

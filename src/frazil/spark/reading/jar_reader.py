@@ -106,6 +106,21 @@ def full_name(context: Context, table: Table) -> str:
 # --- whether the jar can read ---------------------------------------------------------------------
 
 
+def why_own(
+    context: Context, table: Table, schema: StructType, columns: StructType, reason: str = ""
+) -> str | None:
+    """Return why Frazil reads and not the jar, by the setting `reader`; None if the jar reads.
+
+    A `reason` of the caller comes first. Raise BadRequest if the jar is requested and cannot read.
+    """
+    if context.settings.reader == "own":
+        return "as requested"
+    own_reason = reason or why_not(context, table, schema, columns)
+    if own_reason is not None and context.settings.reader == "jar":
+        raise BadRequest(f"{table}: the reader `jar` was requested, but {own_reason}")
+    return own_reason
+
+
 def why_not(context: Context, table: Table, schema: StructType, columns: StructType) -> str | None:
     """Return why the jar cannot read `columns` of a table that had `schema`; None if it can.
 
@@ -157,11 +172,6 @@ def _dropped_partition(table: Table, columns: StructType) -> str | None:
                 name = dropped[part["source-id"]]
                 return f"column {name}, which was dropped, is lost to Iceberg's runtime"
     return None
-
-
-def check_forced(reason: str | None, table: Table) -> None:
-    if reason is not None:
-        raise BadRequest(f"{table}: the reader `jar` was requested, but {reason}")
 
 
 def _unreadable(type_: Type) -> Type | None:

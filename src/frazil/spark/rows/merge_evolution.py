@@ -9,7 +9,7 @@ also contains the new schema.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import pyspark.sql.types as st
@@ -25,24 +25,16 @@ from frazil.spark.schema.schema_evolution import Evolution, evolve
 PROPERTY: Final = "write.spark.auto-schema-evolution.enabled"
 
 
-@dataclass(frozen=True)
-class EvolvedMerge:
-    table: Table
-    """Has the new schema already."""
-    merge: Merge
-    evolution: Evolution
-
-
 def evolved_merge(
     table: Table, merge: Merge, source: st.StructType, names: NameMatcher
-) -> EvolvedMerge:
-    """Return the table as the statement will leave it, and the statement in its columns."""
+) -> tuple[Table, Merge, Evolution]:
+    """Return the table with its new schema, and the statement in the columns of that."""
     if table.properties.get(PROPERTY, "true").lower() == "false":
-        return EvolvedMerge(table, merge, Evolution(table.schema))
+        return table, merge, Evolution(table.schema)
     evolution = evolve(table, _source_columns(merge, source, names), names)
     if evolution.updates:
         table = _with_schema(table, evolution)
-    return EvolvedMerge(table, _without_stars(merge, table, source.names, names), evolution)
+    return table, _without_stars(merge, table, source.names, names), evolution
 
 
 def _with_schema(table: Table, evolution: Evolution) -> Table:

@@ -83,25 +83,23 @@ def merge_reads(context: Context, table: Table, merge: Merge, source: DataFrame)
         SourceNames(source_columns(source), merge.source_alias, case_sensitive),
         Zone(context.time_zone),
     )
-    collected = collected_keys(table, source.alias(merge.source_alias), parts.keys)
-    keys = [key_filter(values) for values in collected.keys]
-    return MergeReads(merge_filter(keys, parts.target_only, unmatched), collected.source_rows)
+    collected, source_rows = collected_keys(table, source.alias(merge.source_alias), parts.keys)
+    return MergeReads(
+        merge_filter(map(key_filter, collected), parts.target_only, unmatched), source_rows
+    )
 
 
-@dataclass(frozen=True)
-class CollectedKeys:
-    keys: tuple[KeyValues, ...] = ()
-    source_rows: int | None = None
-    """None where nothing had to be counted."""
-
-
-def collected_keys(table: Table, source: DataFrame, keys: Sequence[Key]) -> CollectedKeys:
+def collected_keys(
+    table: Table, source: DataFrame, keys: Sequence[Key]
+) -> tuple[list[KeyValues], int | None]:
     """Collect the keys of the source, without those that cannot restrict the target.
+
+    Also return the number of its rows; None where nothing had to be counted.
 
     `source` is numbered and has its alias, since the keys' expressions are evaluated on it.
     """
     if not keys:
-        return CollectedKeys()
+        return [], None
     evaluated = source.select(*(fn.expr(key.source) for key in keys))
     sound = [
         _KeyColumn.of(position, key, table)
@@ -109,7 +107,7 @@ def collected_keys(table: Table, source: DataFrame, keys: Sequence[Key]) -> Coll
         if is_sound(key.column.type, field.dataType)
     ]
     if not sound:
-        return CollectedKeys()
+        return [], None
     named = source.select(
         *(column for key in sound for column in key.columns()), fn.col(SOURCE_ROW)
     )
@@ -118,7 +116,7 @@ def collected_keys(table: Table, source: DataFrame, keys: Sequence[Key]) -> Coll
     counted |= _estimates(named, sound, counted)
     sets = [column for key in sound for column in key.sets(counted)]
     collected = named.agg(*sets).collect()[0].asDict() if sets else {}
-    return CollectedKeys(tuple(key.values(counted, collected) for key in sound), counted[_ROWS])
+    return [key.values(counted, collected) for key in sound], counted[_ROWS]
 
 
 def _estimates(
@@ -305,14 +303,12 @@ def decoded(type_: Type, value: Any) -> Any:
 
 def _all_decoded(type_: Type, values: Sequence[Any]) -> frozenset[Any]:
     """Decode values; leave out those that the type cannot have, which equal nothing."""
-    internal = (decoded(type_, value) for value in values)
-    return frozenset(value for value in internal if _is_of(type_, value))
-
-
-def _is_of(type_: Type, value: Any) -> bool:
+    internal = frozenset(decoded(type_, value) for value in values)
     if type_.type_id is TypeId.UUID:
-        return isinstance(value, UUID)
-    return not isinstance(type_, FixedType) or len(value) == type_.length
+        return frozenset(value for value in internal if isinstance(value, UUID))
+    if isinstance(type_, FixedType):
+        return frozenset(value for value in internal if len(value) == type_.length)
+    return internal
 
 
 def _decimal(type_: Type, value: Decimal) -> Decimal:
@@ -328,13 +324,9 @@ def _uuid(_: Type, text: str) -> UUID | str:
     return value if str(value) == text else text
 
 
-def _bytes(_: Type, value: bytearray) -> bytes:
-    return bytes(value)
-
-
 _DECODERS: Final[dict[TypeId, Callable[[Type, Any], Any]]] = {
     TypeId.DECIMAL: _decimal,
     TypeId.UUID: _uuid,
-    TypeId.BINARY: _bytes,
-    TypeId.FIXED: _bytes,
+    TypeId.BINARY: lambda _, value: bytes(value),
+    TypeId.FIXED: lambda _, value: bytes(value),
 }

@@ -140,9 +140,9 @@ def _run(attempt: RowAttempt, merge: Merge, source: Staged, *, own_conflicts: bo
     """Run an attempt; with `own_conflicts` the filter of what it reads decides about conflicts."""
     if merge.evolves:
         columns = source_schema(source.frame)
-        evolved = evolved_merge(attempt.table, merge, columns, names_of(attempt.context.spark))
-        attempt = replace(attempt, table=evolved.table, evolution=evolved.evolution)
-        merge = evolved.merge
+        names = names_of(attempt.context.spark)
+        table, merge, evolution = evolved_merge(attempt.table, merge, columns, names)
+        attempt = replace(attempt, table=table, evolution=evolution)
     reads = merge_reads(attempt.context, attempt.table, merge, source.frame)
     conflicts = reads.filter if own_conflicts else attempt.conflict_filter
     attempt = replace(attempt, reads=reads.filter, conflict_filter=conflicts)

@@ -115,19 +115,15 @@ def _date(type_: Type, column: Column) -> Column:
     return fn.date_from_unix_date(days.cast("int"))
 
 
-def _year(_: Transform, type_: Type, column: Column) -> Column:
-    return fn.year(_date(type_, column)) - _EPOCH_YEAR
+def _hour(_: Transform, type_: Type, column: Column) -> Column:
+    if type_.type_id in _WITHOUT_ZONE:
+        return fn.unix_date(column.cast("date")) * 24 + fn.hour(column)
+    return _floor_div(fn.unix_micros(column), _MICROS_PER_HOUR).cast("int")
 
 
 def _month(_: Transform, type_: Type, column: Column) -> Column:
     date = _date(type_, column)
     return (fn.year(date) - _EPOCH_YEAR) * 12 + fn.month(date) - 1
-
-
-def _hour(_: Transform, type_: Type, column: Column) -> Column:
-    if type_.type_id in _WITHOUT_ZONE:
-        return fn.unix_date(column.cast("date")) * 24 + fn.hour(column)
-    return _floor_div(fn.unix_micros(column), _MICROS_PER_HOUR).cast("int")
 
 
 # --- values -------------------------------------------------------------------------------------
@@ -191,7 +187,7 @@ _COLUMNS: Final[Mapping[type[Transform], Callable[[Transform, Type, Column], Col
     Void: lambda *_: fn.lit(None).cast("int"),
     Bucket: _bucket,
     Truncate: _truncate,
-    Year: _year,
+    Year: lambda _, type_, column: fn.year(_date(type_, column)) - _EPOCH_YEAR,
     Month: _month,
     Day: lambda _, type_, column: _date(type_, column),
     Hour: _hour,

@@ -11,7 +11,6 @@ from frazil.client.declare.text_cursor import quoted
 from frazil.spark.core.statement_runs import Result, refuse_view
 from frazil.spark.parse import parsed_statements as sql
 from frazil.spark.parse.sql_literals import Arguments, bind
-from frazil.spark.parse.sql_tokens import Name
 from frazil.spark.parse.statement_parser import parse
 from frazil.spark.sql import (
     ddl_statements,
@@ -44,7 +43,9 @@ def run(session: Session, text: str, args: Arguments = None) -> DataFrame:
     try:
         answer = _RUNNERS[type(statement)](session, statement)
     except (NoSuchTable, NoSuchNamespace, BadRequest) as error:
-        if isinstance(statement, _ALSO_OF_SPARK) and _spark_has(session, statement.name):
+        if isinstance(statement, _ALSO_OF_SPARK) and session.spark.catalog.tableExists(
+            quoted(*statement.name)
+        ):
             return session.spark.sql(text)
         if isinstance(error, NoSuchTable) and isinstance(statement, _OF_TABLES):
             identifier = identifier_of(session, statement.name)
@@ -74,10 +75,6 @@ _FOR_VIEWS: Final[Mapping[type, str]] = {
     sql.CommentOn: "use ALTER VIEW … SET TBLPROPERTIES",
 }
 """What to do instead if the table is a view."""
-
-
-def _spark_has(session: Session, name: Name) -> bool:
-    return bool(session.spark.catalog.tableExists(".".join(map(quoted, name))))
 
 
 _RUNNERS: Final[Mapping[type, Callable[..., Result | DataFrame | None]]] = {

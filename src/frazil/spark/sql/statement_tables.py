@@ -165,10 +165,8 @@ class StatementTables:
                 name = ".".join(reference.name)
                 raise NoSuchTable(f"Table does not exist: {name}")
             return None
-        if isinstance(loaded, View):
+        if isinstance(loaded, View | TemporaryView):
             return self._rows_of_view(reference, loaded)
-        if isinstance(loaded, TemporaryView):
-            return self._rows_of_temporary_view(reference, loaded)
         table, selector = loaded
         if selector is not None and selector.kind == METADATA:
             return self._metadata(reference, table, selector)
@@ -179,22 +177,17 @@ class StatementTables:
             self._frames[key] = scan_of(self._session.context, table, **options)
         return self._frames[key]
 
-    def _rows_of_view(self, reference: Reference, view: View) -> DataFrame:
+    def _rows_of_view(self, reference: Reference, view: View | TemporaryView) -> DataFrame:
         if reference.version is not None or reference.timestamp is not None:
             raise BadRequest(f"{view} is a view, so it has no version or time to read")
-        key = (view.identifier, "view")
+        key = (str(view), type(view))
         if key not in self._frames:
-            with self.catalog_views.text_of(view) as text:
-                self._frames[key] = with_view_columns(self._analyzed(text, view.identifier), view)
-        return self._frames[key]
-
-    def _rows_of_temporary_view(self, reference: Reference, view: TemporaryView) -> DataFrame:
-        if reference.version is not None or reference.timestamp is not None:
-            name = ".".join(view.name)
-            raise BadRequest(f"{name} is a view, so it has no version or time to read")
-        key = (view.name, "temporary view")
-        if key not in self._frames:
-            self._frames[key] = view.with_columns(self.query(view.text))
+            if isinstance(view, TemporaryView):
+                self._frames[key] = view.with_columns(self.query(view.text))
+            else:
+                with self.catalog_views.text_of(view) as text:
+                    rows = self._analyzed(text, view.identifier)
+                self._frames[key] = with_view_columns(rows, view)
         return self._frames[key]
 
     def complete(self, text: str) -> str:

@@ -36,6 +36,9 @@ class TemporaryView:
     fields: Sequence[st.StructField] = ()
     """The columns by other names; empty if the query names them."""
 
+    def __str__(self) -> str:
+        return ".".join(self.name)
+
     def with_columns(self, frame: DataFrame) -> DataFrame:
         """Return the frame of the query with the names of the view's columns."""
         return renamed(frame, self.fields) if self.fields else frame

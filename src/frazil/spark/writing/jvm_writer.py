@@ -185,7 +185,11 @@ def _declared_files(
         return file if file.record_count else None
 
     # Hadoop writes hidden checksums beside local files; they are removed with the folder.
-    paths = [path for path in storage.list(folder.location) if not _is_hidden(path)]
+    paths = [
+        path
+        for path in storage.list(folder.location)
+        if not path.rpartition("/")[2].startswith((".", "_"))
+    ]
     if not paths:
         _check_seen(folder)
         return ()
@@ -204,10 +208,6 @@ def _check_seen(folder: WriteFolder) -> None:
             "table where driver, executors and this client can all reach it, or use the engine "
             "arrow, whose tasks return what they have written"
         )
-
-
-def _is_hidden(path: str) -> bool:
-    return path.rpartition("/")[2].startswith((".", "_"))
 
 
 def _refuse_rows(storage: Storage, path: str) -> None:
