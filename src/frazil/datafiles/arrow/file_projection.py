@@ -13,9 +13,18 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from frazil.datafiles.arrow.array_conversion import (
+    Convert,
+    batch_of,
+    constant,
+    convert_leaf,
+    list_of,
+    map_of,
+    misfit,
+    struct_of,
+    well_known_binary,
+)
 from frazil.datafiles.arrow.arrow_types import is_variant, is_well_known_binary
-from frazil.datafiles.arrow.leaf_conversion import constant, convert_leaf, misfit, well_known_binary
-from frazil.datafiles.arrow.nested_arrays import Convert, batch_of, list_of, map_of, struct_of
 from frazil.values.name_mapping import NameMapping, apply_name_mapping
 from frazil.values.parquet_columns import (
     FileColumn,

@@ -13,14 +13,17 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from frazil.datafiles.arrow.arrow_types import arrow_schema, is_well_known_binary
-from frazil.datafiles.arrow.leaf_conversion import (
+from frazil.datafiles.arrow.array_conversion import (
+    batch_of,
     constant,
     convert_leaf,
+    list_of,
+    map_of,
     misfit,
+    struct_of,
     well_known_binary,
 )
-from frazil.datafiles.arrow.nested_arrays import batch_of, list_of, map_of, struct_of
+from frazil.datafiles.arrow.arrow_types import arrow_schema, is_well_known_binary
 from frazil.values import types
 from frazil.values.types import NestedField, StructType
 from frazil.wire.errors import BadRequest

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from frazil.datafiles.arrow.array_conversion import batch_of
 from frazil.datafiles.arrow.arrow_types import arrow_schema
 from frazil.datafiles.arrow.file_projection import Projection
 from frazil.datafiles.arrow.metadata_columns import (
@@ -29,7 +30,6 @@ from frazil.datafiles.arrow.metadata_columns import (
     SPEC_ID,
     FileLineage,
 )
-from frazil.datafiles.arrow.nested_arrays import batch_of
 from frazil.datafiles.arrow.spark_batches import to_spark
 from frazil.datafiles.portable_table import PortableTable, table_name_mapping
 from frazil.datafiles.reading.deletes_reader import deleted_positions, equality_deletes

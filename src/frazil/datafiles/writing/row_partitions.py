@@ -26,7 +26,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from frazil.datafiles.arrow.leaf_conversion import convert_leaf, in_unit, is_uuid
+from frazil.datafiles.arrow.array_conversion import convert_leaf, in_unit, is_uuid
 from frazil.datafiles.footers.footer_partitions import partition_fields_of
 from frazil.datafiles.footers.python_values import NANOS, TIMESTAMPS, internal_value
 from frazil.datafiles.portable_table import PortableTable

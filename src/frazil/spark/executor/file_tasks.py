@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from frazil.datafiles.arrow.array_conversion import constant
 from frazil.datafiles.arrow.arrow_types import arrow_schema
-from frazil.datafiles.arrow.leaf_conversion import constant
 from frazil.datafiles.arrow.spark_batches import to_spark
 from frazil.datafiles.portable_table import PortableTable
 from frazil.datafiles.reading.deletes_reader import positions_by_file

@@ -22,8 +22,13 @@ from frazil.datafiles.reading.file_storage import storage_of
 from frazil.spark.core.context import LOGGER, Context, dealt_out
 from frazil.spark.core.name_matching import quoted
 from frazil.spark.executor.file_tasks import DELETE_FILE, DeleteRows
-from frazil.spark.inspection.file_tables import DATA_FILES, DELETE_FILES, FileTables
-from frazil.spark.inspection.shown_types import ShownTypes, columns
+from frazil.spark.inspection.file_tables import (
+    DATA_FILES,
+    DELETE_FILES,
+    FileTables,
+    ShownTypes,
+    columns,
+)
 from frazil.spark.inspection.table_manifests import ListedFile, TableManifests
 from frazil.spark.reading import jar_reader
 from frazil.wire.errors import BadRequest

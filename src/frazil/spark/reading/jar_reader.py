@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 
 from frazil.client.declare.client_table import Table
+from frazil.datafiles.arrow.metadata_columns import METADATA_FIELDS
 from frazil.datafiles.footers.parquet_files import scheme_of
 from frazil.spark.core.context import LOGGER, Context
 from frazil.spark.core.jvm_errors import repeated, translated
@@ -30,17 +31,7 @@ if TYPE_CHECKING:
 
 _UNREADABLE: Final = frozenset({TypeId.TIME, TypeId.TIMESTAMP_NS, TypeId.TIMESTAMPTZ_NS})
 """Types without a Spark type in Iceberg's runtime, which refuses tables with such columns."""
-_RESERVED: Final = frozenset(
-    {
-        "_file",
-        "_pos",
-        "_deleted",
-        "_spec_id",
-        "_partition",
-        "_row_id",
-        "_last_updated_sequence_number",
-    }
-)
+_RESERVED: Final = METADATA_FIELDS.keys() | {"_deleted", "_partition"}
 """Names that the runtime always takes for metadata columns."""
 
 

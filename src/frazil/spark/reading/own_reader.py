@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial, reduce
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -28,7 +28,7 @@ from frazil.spark.schema.frame_fitting import is_always_named_so
 from frazil.spark.schema.spark_types import FLAT_TYPES, spark_schema, spark_type
 from frazil.values.name_mapping import NAME_MAPPING_PROPERTY
 from frazil.values.type_json import parse_struct
-from frazil.values.types import ListType, MapType, NestedField, StructType, Type, child_fields
+from frazil.values.types import NestedField, StructType, child_fields
 
 SPLIT_BYTES: Final = 16 << 20
 """How much an Arrow task should read."""
@@ -166,24 +166,9 @@ def _without_ids(field: NestedField) -> Column:
     column = F.col(quoted(field.name))
     if field.type.is_nested or field.doc is None:
         # Spark 4.0 ignores empty metadata in an alias; a cast has no metadata.
-        column = column.cast(spark_type(_optional(field.type)))
+        type_: Any = spark_type(field.type)
+        column = column.cast(type_.toNullable() if field.type.is_nested else type_)
     return column.alias(field.name, metadata={} if field.doc is None else {"comment": field.doc})
-
-
-def _optional(type_: Type) -> Type:
-    """Return the type as Spark reads it, with nothing required."""
-    if isinstance(type_, StructType):
-        return StructType(tuple(_optional_field(field) for field in type_.fields))
-    if isinstance(type_, ListType):
-        return ListType(_optional_field(type_.element))
-    if isinstance(type_, MapType):
-        key = replace(type_.key, type=_optional(type_.key.type))
-        return MapType(key, _optional_field(type_.value))
-    return type_
-
-
-def _optional_field(field: NestedField) -> NestedField:
-    return replace(field, required=False, type=_optional(field.type))
 
 
 def _path_style(path: str) -> str:

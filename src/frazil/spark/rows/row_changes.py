@@ -12,7 +12,7 @@ table's name without the namespace.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame
@@ -93,29 +93,22 @@ def row_statement(
     if unknown:
         raise BadRequest(f"{command}: no option {', '.join(unknown)}; there are {', '.join(known)}")
     commit_options = {name: options.pop(name) for name in _COMMIT_OPTIONS if name in options}
-    return RowStatement(
-        context=context,
-        target=target,
-        command=command,
-        where=where,
-        commit_options=commit_options,
-        **options,
-    )
+    return RowStatement(context, target, command, where, commit_options, **options)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class RowStatement:
     """What DELETE, UPDATE or MERGE is asked to do, independent of the table's state."""
 
     context: Context
     target: Target
     command: Command
-    where: Condition | None = None
+    where: Condition | None
+    commit_options: Mapping[str, Any]
     alias: str | None = None
     mode: str | None = None
     conflict_filter: Filter | None = None
     options: WriteOptions | None = None
-    commit_options: Mapping[str, Any] = field(default_factory=dict)
 
     def attempt(self) -> RowAttempt:
         """Load the table and pin its snapshot."""
@@ -191,9 +184,9 @@ class RowAttempt(RowCommit):
             condition = spark_condition(condition, self.table.schema)
         return rows if condition is None else rows.where(condition)
 
-    def row_location(self) -> list[Column]:
-        """Return the columns that say which file and position a row was read from."""
-        return [fn.col(quoted(self.alias, name)) for name in (FILE, POSITION)]
+    def columns(self, *names: str) -> list[Column]:
+        """Return columns of the rows, such as the metadata columns."""
+        return [fn.col(quoted(self.alias, name)) for name in names]
 
     def run(self, frame: DataFrame, *, check_cardinality: bool = False) -> Result:
         """Write and commit what the frame of changed rows describes."""
@@ -244,7 +237,7 @@ def _delete(attempt: RowAttempt) -> Result:
         return _remove_files(attempt, len(tasks))
     columns = needed_columns([attempt.condition], attempt.names)
     frame = attempt.matching(columns, lineage=False)
-    return attempt.run_deletes(frame.select(*attempt.row_location()), tasks)
+    return attempt.run_deletes(frame.select(*attempt.columns(FILE, POSITION)), tasks)
 
 
 def _remove_files(attempt: RowAttempt, files: int) -> Result:
@@ -280,6 +273,5 @@ def _update(attempt: RowAttempt, assignments: Assignments) -> Result:
         column.alias(field.name)
         for column, field in zip(rows.updated(assignments), schema.fields, strict=True)
     ]
-    lineage = [fn.col(quoted(attempt.alias, ROW_ID))] if attempt.has_lineage else []
-    location = attempt.row_location()
-    return attempt.run(frame.select(*columns, *location, *lineage, fn.lit(True).alias(WRITE)))
+    location = attempt.columns(FILE, POSITION, *([ROW_ID] if attempt.has_lineage else []))
+    return attempt.run(frame.select(*columns, *location, fn.lit(True).alias(WRITE)))
