@@ -59,15 +59,11 @@ def srid_of(type_: types.Type) -> int | None:
 
 def spatial_type(name: str, srid: int | None) -> types.Type | None:
     """Return Iceberg's type for one of Spark's type classes; None if there is none."""
-    if name == "GeometryType":
-        for crs, known in _GEOMETRY_SRIDS.items():
-            if known == srid:
-                return types.GeometryType(crs)
-    if name == "GeographyType":
-        for crs, known in _GEOGRAPHY_SRIDS.items():
-            if known == srid:
-                return types.GeographyType(crs)
-    return None
+    srids = {"GeometryType": _GEOMETRY_SRIDS, "GeographyType": _GEOGRAPHY_SRIDS}.get(name, {})
+    crs = next((crs for crs, known in srids.items() if known == srid), None)
+    if crs is None:
+        return None
+    return types.GeometryType(crs) if name == "GeometryType" else types.GeographyType(crs)
 
 
 class WellKnownBinary(pa.ExtensionType):  # type: ignore[misc]  # pyarrow has no hints

@@ -203,7 +203,7 @@ def _bounds(
             continue
         low, high = known.lower, known.upper
         if column.type.type_id in _TRUNCATED:
-            low = truncate_lower(low, mode.bound_length)
+            low = low[: mode.bound_length]
             high = truncate_upper(high, mode.bound_length)
         lower[column.field_id] = to_binary(column.type, low).hex()
         if high is not None:
@@ -217,11 +217,6 @@ def _bounds(
 _TRUNCATED: Final = frozenset({types.TypeId.STRING, types.TypeId.BINARY})
 """As in Java, `fixed` is not truncated."""
 _Value = TypeVar("_Value", str, bytes)
-
-
-def truncate_lower(value: _Value, length: int | None) -> _Value:
-    """Return a prefix, which is never above the value."""
-    return value[:length]
 
 
 def truncate_upper(value: _Value, length: int | None) -> _Value | None:

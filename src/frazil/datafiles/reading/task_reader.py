@@ -298,24 +298,19 @@ class _TaskRows:
     def _metadata(
         self, kept: pa.RecordBatch, positions: npt.NDArray[np.int64]
     ) -> Iterator[pa.Array]:
+        rows, file = len(positions), self._task.data_file
         stored = None if self._lineage is None else self._lineage.apply(kept)
         for name in self._metadata_columns:
-            yield self._metadata_column(name, positions, stored)
-
-    def _metadata_column(
-        self, name: str, positions: npt.NDArray[np.int64], stored: pa.RecordBatch | None
-    ) -> pa.Array:
-        rows = len(positions)
-        if name == FILE:
-            return pa.repeat(pa.scalar(self._task.file_path, pa.string()), rows)
-        if name == POSITION:
-            return pa.array(positions, pa.int64())
-        if name == SPEC_ID:
-            return pa.repeat(pa.scalar(self._task.data_file.spec_id, pa.int32()), rows)
-        assert stored is not None
-        if name == ROW_ID:
-            return self._implied.row_ids(positions, stored.column(ROW_ID))
-        return self._implied.sequence_numbers(rows, stored.column(LAST_UPDATED))
+            if name == FILE:
+                yield pa.repeat(pa.scalar(file.file_path, pa.string()), rows)
+            elif name == POSITION:
+                yield pa.array(positions, pa.int64())
+            elif name == SPEC_ID:
+                yield pa.repeat(pa.scalar(file.spec_id, pa.int32()), rows)
+            elif stored is not None and name == ROW_ID:
+                yield self._implied.row_ids(positions, stored.column(ROW_ID))
+            elif stored is not None:
+                yield self._implied.sequence_numbers(rows, stored.column(LAST_UPDATED))
 
 
 # --- columns that are not in files ----------------------------------------------------------------

@@ -177,20 +177,17 @@ def _changed_rows(
     check_cardinality: bool,
 ) -> ChangedRows:
     if check_cardinality:
-        _refuse_double_matches(unite(chain(deleted.values(), matched)).values())
+        for file in unite(chain(deleted.values(), matched)).values():
+            if file.duplicate is not None:
+                raise BadRequest(
+                    "MERGE: a row of the target is matched by more than one row of the source, so "
+                    "that it is not clear what becomes of it: make the source's keys unique, or "
+                    "narrow the ON condition. The row is at position "
+                    f"{file.duplicate} of {file.file_path}"
+                )
     return ChangedRows(
         files,
         {path: file.positions for path, file in deleted.items()},
         sum(file.record_count for file in files),
         sum(len(file.positions) for file in deleted.values()),
     )
-
-
-def _refuse_double_matches(files: Iterable[FilePositions]) -> None:
-    for file in files:
-        if file.duplicate is not None:
-            raise BadRequest(
-                "MERGE: a row of the target is matched by more than one row of the source, so that "
-                "it is not clear what becomes of it: make the source's keys unique, or narrow the "
-                f"ON condition. The row is at position {file.duplicate} of {file.file_path}"
-            )
