@@ -7,8 +7,9 @@ file implies for its rows (`_file`, `_pos`, `_spec_id`, and the row lineage of v
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -75,23 +76,29 @@ def read_task(
                 yield live
 
 
-def read_tasks_for_spark(
-    batches: Iterator[pa.RecordBatch],
-    table: PortableTable,
-    storage: Storage,
-    columns: StructType,
-    metadata_columns: Sequence[str],
-) -> Iterator[pa.RecordBatch]:
-    """Read the tasks of a frame whose first column is their JSON; `mapInArrow` runs this."""
-    target = with_metadata(columns, metadata_columns)
-    for batch in batches:
-        for task in batch.column(0).to_pylist():
+@dataclass(frozen=True)
+class ScanReading:
+    """Reads scan tasks, given as JSON, in the types that Spark expects."""
+
+    table: PortableTable
+    storage: Storage
+    columns: StructType
+    metadata_columns: tuple[str, ...] = ()
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Read the tasks of a frame whose first column they are; `mapInArrow` runs this."""
+        return self.batches(task for batch in batches for task in batch.column(0).to_pylist())
+
+    def batches(self, tasks: Iterable[bytes | str]) -> Iterator[pa.RecordBatch]:
+        target = with_metadata(self.columns, self.metadata_columns)
+        for text in tasks:
+            task = ScanTask.from_json(text)
             for rows in read_task(
-                ScanTask.from_json(task),
-                table,
-                storage,
-                columns,
-                metadata_columns=metadata_columns,
+                task,
+                self.table,
+                self.storage,
+                self.columns,
+                metadata_columns=self.metadata_columns,
             ):
                 yield to_spark(rows, target)
 

@@ -15,13 +15,10 @@ import pyarrow.parquet as pq
 
 from frazil.datafiles.arrow.array_conversion import constant
 from frazil.datafiles.arrow.arrow_types import arrow_schema
-from frazil.datafiles.arrow.spark_batches import to_spark
 from frazil.datafiles.portable_table import PortableTable
 from frazil.datafiles.reading.deletes_reader import positions_by_file
 from frazil.datafiles.reading.file_storage import Storage
 from frazil.datafiles.reading.row_positions import position_array
-from frazil.datafiles.reading.scan_tasks import ScanTask
-from frazil.datafiles.reading.task_reader import read_task
 from frazil.datafiles.writing.data_file_writer import ArrowFileWriter
 from frazil.datafiles.writing.write_properties import FileOptions
 from frazil.spark.executor.worker_tasks import ArrowTask, arrow_task, keep_archives, task_name
@@ -72,20 +69,6 @@ def write_task(
 ) -> ArrowTask:
     """Return a task that writes its rows; only the files that it returns are ever committed."""
     return arrow_task(partial(FileWriting(facts, storage, options, lineage).write, folder=folder))
-
-
-@dataclass(frozen=True)
-class ScanReading:
-    """Reads scan tasks, given as JSON, in the types that Spark expects."""
-
-    facts: PortableTable
-    storage: Storage
-    columns: StructType
-
-    def batches(self, tasks: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
-        for task in tasks:
-            for rows in read_task(ScanTask.from_json(task), self.facts, self.storage, self.columns):
-                yield to_spark(rows, self.columns)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import reduce
 from typing import Any, Final
 
 import pyarrow as pa
@@ -21,7 +21,7 @@ from frazil.client.declare.client_table import Table
 from frazil.datafiles.portable_table import PortableTable
 from frazil.datafiles.reading.file_storage import is_local, storage_of
 from frazil.datafiles.reading.scan_tasks import ScanTask, split_tasks
-from frazil.datafiles.reading.task_reader import read_tasks_for_spark, with_metadata
+from frazil.datafiles.reading.task_reader import ScanReading, with_metadata
 from frazil.spark.core.context import LOGGER, Context, dealt_out
 from frazil.spark.core.name_matching import quoted
 from frazil.spark.schema.frame_fitting import is_always_named_so
@@ -195,11 +195,10 @@ def _arrow_frame(context: Context, scan: OwnScan, tasks: Sequence[ScanTask]) -> 
     count = min(len(parts), 1 + total // SPLIT_BYTES, _MAX_PARTITIONS)
     texts = pa.array([task.to_json().decode() for task in parts], pa.string())
     frame = dealt_out(context.spark, "task", texts, count)
-    run = partial(
-        read_tasks_for_spark,
-        table=PortableTable.of(scan.table),
-        storage=storage_of(scan.table.config),
-        columns=scan.columns,
-        metadata_columns=tuple(scan.metadata_columns),
+    reading = ScanReading(
+        PortableTable.of(scan.table),
+        storage_of(scan.table.config),
+        scan.columns,
+        tuple(scan.metadata_columns),
     )
-    return frame.mapInArrow(run, spark_schema(scan.result))
+    return frame.mapInArrow(reading, spark_schema(scan.result))

@@ -57,16 +57,12 @@ _INTEGERS: Final = (st.ByteType, st.ShortType, st.IntegerType, st.LongType)
 _FRACTIONS: Final = (st.FloatType, st.DoubleType)
 
 
-@dataclass(frozen=True)
-class MergeReads:
-    filter: Expression
-    """A filter for at least the rows that the MERGE reads: changing them is a conflict."""
-    source_rows: int | None = None
-    """How many rows the source has, if they were counted."""
+def merge_reads(
+    context: Context, table: Table, merge: Merge, source: DataFrame
+) -> tuple[Expression, int | None]:
+    """Return a filter for at least the rows that the MERGE reads: changing them is a conflict.
 
-
-def merge_reads(context: Context, table: Table, merge: Merge, source: DataFrame) -> MergeReads:
-    """Find out what the MERGE reads; this reads the source.
+    Also return how many rows the source has, if they were counted; this reads the source.
 
     WHEN conditions of matches and inserts do not count, since rows that fail them are read too.
     """
@@ -75,7 +71,7 @@ def merge_reads(context: Context, table: Table, merge: Merge, source: DataFrame)
         for clause in merge.of(BY_SOURCE)
     ]
     if not isinstance(merge.on, str):
-        return MergeReads(merge_filter([], always_true(), unmatched))
+        return merge_filter([], always_true(), unmatched), None
     case_sensitive = is_case_sensitive(context)
     parts = on_parts(
         merge.on,
@@ -84,9 +80,7 @@ def merge_reads(context: Context, table: Table, merge: Merge, source: DataFrame)
         Zone(context.time_zone),
     )
     collected, source_rows = collected_keys(table, source.alias(merge.source_alias), parts.keys)
-    return MergeReads(
-        merge_filter(map(key_filter, collected), parts.target_only, unmatched), source_rows
-    )
+    return merge_filter(map(key_filter, collected), parts.target_only, unmatched), source_rows
 
 
 def collected_keys(

@@ -32,8 +32,7 @@ from frazil.spark.core.statement_runs import Result, Target, run_statement
 from frazil.spark.parse.parsed_statements import BY_SOURCE, MATCHED, NOT_MATCHED
 from frazil.spark.rows.assigned_columns import Assignments, Value
 from frazil.spark.rows.changed_rows import ChangedRows, FileCodes, deletes_of
-from frazil.spark.rows.merge_clauses import STAR, Clause, Merge
-from frazil.spark.rows.merge_evolution import evolved_merge
+from frazil.spark.rows.merge_clauses import STAR, Clause, Merge, evolved_merge
 from frazil.spark.rows.merge_filter import merge_reads
 from frazil.spark.rows.merge_frames import (
     CHOSEN,
@@ -143,9 +142,9 @@ def _run(attempt: RowAttempt, merge: Merge, source: Staged, *, own_conflicts: bo
         names = names_of(attempt.context.spark)
         table, merge, evolution = evolved_merge(attempt.table, merge, columns, names)
         attempt = replace(attempt, table=table, evolution=evolution)
-    reads = merge_reads(attempt.context, attempt.table, merge, source.frame)
-    conflicts = reads.filter if own_conflicts else attempt.conflict_filter
-    attempt = replace(attempt, reads=reads.filter, conflict_filter=conflicts)
+    reads, source_rows = merge_reads(attempt.context, attempt.table, merge, source.frame)
+    conflicts = reads if own_conflicts else attempt.conflict_filter
+    attempt = replace(attempt, reads=reads, conflict_filter=conflicts)
     reads_nothing = isinstance(attempt.reads, AlwaysFalse)
     if reads_nothing and not merge.of(NOT_MATCHED) and not attempt.evolution.updates:
         return attempt.nothing()
@@ -159,7 +158,7 @@ def _run(attempt: RowAttempt, merge: Merge, source: Staged, *, own_conflicts: bo
         source.frame,
         case_sensitive=attempt.names.case_sensitive,
         lineage=attempt.has_lineage,
-        is_small_source=is_small(source.frame.schema, reads.source_rows),
+        is_small_source=is_small(source.frame.schema, source_rows),
     )
     if not frames.matches_first:
         return attempt.run(frames.changes(), check_cardinality=merge.checks_cardinality)
@@ -169,7 +168,7 @@ def _run(attempt: RowAttempt, merge: Merge, source: Staged, *, own_conflicts: bo
         writing(attempt.context, attempt.table) as write,
         staged(attempt.context, frames.matches(codes), attempt.table) as matches,
     ):
-        stored = _StoredMatches(attempt, frames, source, reads.source_rows or 0, matches, codes)
+        stored = _StoredMatches(attempt, frames, source, source_rows or 0, matches, codes)
         return attempt.commit(write, stored.changes(write), tasks)
 
 

@@ -223,17 +223,13 @@ def _requirements(table: Table) -> tuple[Mapping[str, Any], ...]:
 
     Rows that others have written meanwhile do not matter, because they are replaced.
     """
-    metadata = table.metadata
-    return (
-        {
-            "type": "assert-last-assigned-field-id",
-            "last-assigned-field-id": metadata["last-column-id"],
-        },
-        {
-            "type": "assert-last-assigned-partition-id",
-            "last-assigned-partition-id": metadata["last-partition-id"],
-        },
-        {"type": "assert-default-spec-id", "default-spec-id": metadata["default-spec-id"]},
+    required = {
+        "last-assigned-field-id": "last-column-id",
+        "last-assigned-partition-id": "last-partition-id",
+        "default-spec-id": "default-spec-id",
+    }
+    return tuple(
+        {"type": f"assert-{name}", name: table.metadata[key]} for name, key in required.items()
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
@@ -52,12 +51,12 @@ def create_view(session: Session, statement: sql.CreateView) -> None:
     client = session.client
     if statement.if_not_exists and client.view_exists(identifier):
         return
-    query = _analyzed(session, identifier, statement.query, statement.columns)
+    text, schema, names = _analyzed(session, identifier, statement.query, statement.columns)
     engine = f"Spark {session.spark.version}"
     properties = dict(statement.properties)
     if statement.comment is not None:
         properties["comment"] = statement.comment
-    properties |= {CREATED_BY: engine, CHANGED_BY: engine, QUERY_COLUMNS: query.column_names}
+    properties |= {CREATED_BY: engine, CHANGED_BY: engine, QUERY_COLUMNS: names}
     location = properties.pop("location", None)
     properties.pop("provider", None)
     options: dict[str, Any] = {
@@ -67,27 +66,19 @@ def create_view(session: Session, statement: sql.CreateView) -> None:
         "summary": _summary(session),
     }
     if statement.replace:
-        client.replace_view(identifier, query.schema, query.text, or_create=True, **options)
+        client.replace_view(identifier, schema, text, or_create=True, **options)
         return
     with suppress(*((AlreadyExists,) if statement.if_not_exists else ())):
-        client.create_view(identifier, query.schema, query.text, **options)
-
-
-@dataclass(frozen=True)
-class _Query:
-    """A query that was analyzed for a view."""
-
-    text: str
-    schema: StructType
-    """The columns of the view."""
-    column_names: str
-    """The columns of the query, as Iceberg's Spark stores them."""
+        client.create_view(identifier, schema, text, **options)
 
 
 def _analyzed(
     session: Session, identifier: Identifier, query: str, columns: tuple[sql.ViewColumn, ...] = ()
-) -> _Query:
-    """Return what a view stores; raise BadRequest if others could not read it."""
+) -> tuple[str, StructType, str]:
+    """Return the text, the columns and the names of the query's columns that a view stores.
+
+    Raise BadRequest if others could not read it.
+    """
     text = _stored_text(session, identifier, query)
     version = ViewVersion(
         version_id=0,
@@ -99,7 +90,7 @@ def _analyzed(
     with StatementTables(session) as tables:
         frame = tables.query_of_view(text, version, identifier)
     fields = _columns(session, str(identifier), frame, columns)
-    return _Query(text, iceberg_schema(st.StructType(fields)), ",".join(frame.columns))
+    return text, iceberg_schema(st.StructType(fields)), ",".join(frame.columns)
 
 
 def _columns(
@@ -212,12 +203,12 @@ def alter_view(session: Session, statement: sql.AlterView) -> None:
     identifier = identifier_of(session, statement.name)
     change, client = statement.change, session.client
     if isinstance(change, sql.ViewQuery):
-        query = _analyzed(session, identifier, change.query)
-        changed = {CHANGED_BY: f"Spark {session.spark.version}", QUERY_COLUMNS: query.column_names}
+        text, schema, names = _analyzed(session, identifier, change.query)
+        changed = {CHANGED_BY: f"Spark {session.spark.version}", QUERY_COLUMNS: names}
         client.replace_view(
             identifier,
-            query.schema,
-            query.text,
+            schema,
+            text,
             default_namespace=current_namespace(session),
             properties=changed,
             summary=_summary(session),
