@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame
 
@@ -20,6 +20,7 @@ from frazil.spark.sql.statement_tables import frame_of_view
 from frazil.spark.sql.table_names import (
     METADATA,
     Selector,
+    SqlSession,
     identifier_of,
     load,
     name_of,
@@ -30,9 +31,6 @@ from frazil.spark.table import SparkTable
 from frazil.spark.writing.frame_writer import WriteOptions
 from frazil.wire.errors import BadRequest, NoSuchTable
 from frazil.wire.expressions import Expression
-
-if TYPE_CHECKING:
-    from frazil.spark.session import Session
 
 _READ_OPTIONS: Final = {
     "snapshot-id": "snapshot",
@@ -64,7 +62,7 @@ _SHOWN_COLUMN: Final = re.compile(r"Column<'(.*)'>", re.DOTALL)
 class FrameReader:
     """Reads a table; each method but `table` returns a new reader."""
 
-    session: Session
+    session: SqlSession
     chosen: Mapping[str, Any] = field(default_factory=dict)
     """Values by the option's name in lower case."""
 
@@ -131,7 +129,7 @@ def _whole(key: str, value: Any) -> int:
 class TableWriter:
     """Writes a frame; each method but the last returns a new writer."""
 
-    session: Session
+    session: SqlSession
     frame: DataFrame
     table: str
     chosen: Mapping[str, str] = field(default_factory=dict)

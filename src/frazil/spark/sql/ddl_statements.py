@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from frazil.client.declare.client_table import Table
 from frazil.client.declare.column_changes import (
@@ -29,8 +29,7 @@ from frazil.spark.sql import table_creation
 from frazil.spark.sql.show_statements import columns_of
 from frazil.spark.sql.statement_tables import StatementTables
 from frazil.spark.sql.table_names import (
-    catalog_name,
-    current_namespace,
+    SqlSession,
     identifier_of,
     namespace_of,
     renamed,
@@ -47,10 +46,6 @@ from frazil.wire.errors import (
 )
 from frazil.wire.identifiers import Identifier
 
-if TYPE_CHECKING:
-    from frazil.spark.session import Session
-
-
 _TIMESTAMP_SETTING: Final = "spark.sql.timestampType"
 _INSTEAD: Final = {
     "ANALYZE TABLE": "each file has statistics of its columns",
@@ -64,7 +59,7 @@ _INSTEAD: Final = {
 """What users can do where stock Spark refuses a statement for Iceberg's tables too."""
 
 
-def create_table(session: Session, statement: sql.CreateTable) -> Result | None:
+def create_table(session: SqlSession, statement: sql.CreateTable) -> Result | None:
     """Run CREATE TABLE or REPLACE TABLE. With AS SELECT, return the result of the write."""
     identifier = identifier_of(session, statement.name)
     properties = dict(statement.properties)
@@ -90,7 +85,7 @@ def create_table(session: Session, statement: sql.CreateTable) -> Result | None:
 
 
 def _as_select(
-    session: Session,
+    session: SqlSession,
     identifier: Identifier,
     statement: sql.CreateTable,
     query: str,
@@ -110,7 +105,7 @@ def _as_select(
     return None
 
 
-def _schema(session: Session, statement: sql.CreateTable) -> StructType:
+def _schema(session: SqlSession, statement: sql.CreateTable) -> StructType:
     fields: list[NestedField] = []
     for column in statement.columns:
         if len(column.name) > 1 or column.position is not None:
@@ -123,13 +118,13 @@ def _schema(session: Session, statement: sql.CreateTable) -> StructType:
     return StructType(tuple(fields))
 
 
-def drop_table(session: Session, statement: sql.DropTable) -> None:
+def drop_table(session: SqlSession, statement: sql.DropTable) -> None:
     """Run DROP TABLE."""
     with suppress(*((NoSuchTable, NoSuchNamespace) if statement.if_exists else ())):
         session.client.drop_table(identifier_of(session, statement.name), purge=statement.purge)
 
 
-def alter_table(session: Session, statement: sql.AlterTable) -> None:
+def alter_table(session: SqlSession, statement: sql.AlterTable) -> None:
     """Run ALTER TABLE."""
     identifier = identifier_of(session, statement.name)
     change = statement.change
@@ -300,20 +295,20 @@ def _drop_ref(context: Context, identifier: Identifier, change: sql.DropRef) -> 
 # --- namespaces and comments ----------------------------------------------------------------------
 
 
-def create_namespace(session: Session, statement: sql.CreateNamespace) -> None:
+def create_namespace(session: SqlSession, statement: sql.CreateNamespace) -> None:
     """Run CREATE NAMESPACE."""
     with suppress(*((AlreadyExists,) if statement.if_not_exists else ())):
         namespace = namespace_of(session, statement.name)
         session.client.create_namespace(namespace, statement.properties)
 
 
-def alter_namespace(session: Session, statement: sql.AlterNamespace) -> None:
+def alter_namespace(session: SqlSession, statement: sql.AlterNamespace) -> None:
     """Run ALTER NAMESPACE."""
     namespace = namespace_of(session, statement.name)
     session.client.update_namespace(namespace, statement.updates, statement.removals)
 
 
-def drop_namespace(session: Session, statement: sql.DropNamespace) -> None:
+def drop_namespace(session: SqlSession, statement: sql.DropNamespace) -> None:
     """Run DROP NAMESPACE; CASCADE also drops its tables and views."""
     namespace = namespace_of(session, statement.name)
     with suppress(*((NoSuchNamespace,) if statement.if_exists else ())):
@@ -323,19 +318,19 @@ def drop_namespace(session: Session, statement: sql.DropNamespace) -> None:
             for view in session.client.list_views(namespace):
                 session.client.drop_view(view)
         session.client.drop_namespace(namespace)
-    if current_namespace(session) == namespace:
+    if session.current_namespace == namespace:
         use_namespace(session, ())
 
 
-def use(session: Session, statement: sql.UseStatement) -> None:
+def use(session: SqlSession, statement: sql.UseStatement) -> None:
     """Run USE. The name of the catalog alone leaves no namespace current."""
-    if len(statement.name) == 1 and statement.name[0].lower() == catalog_name(session).lower():
+    if len(statement.name) == 1 and statement.name[0].lower() == session.catalog_name.lower():
         use_namespace(session, ())
     else:
         use_namespace(session, namespace_of(session, statement.name))
 
 
-def comment_on(session: Session, statement: sql.CommentOn) -> None:
+def comment_on(session: SqlSession, statement: sql.CommentOn) -> None:
     """Run COMMENT ON. As in stock Spark, NULL leaves an empty comment."""
     if statement.kind == "namespace":
         namespace = namespace_of(session, statement.name)
@@ -345,7 +340,7 @@ def comment_on(session: Session, statement: sql.CommentOn) -> None:
         session.client.set_properties(identifier, {"comment": statement.comment})
 
 
-def table_command(session: Session, statement: sql.TableCommand) -> None:
+def table_command(session: SqlSession, statement: sql.TableCommand) -> None:
     """Refuse a statement that tables of Iceberg do not have; REFRESH finds nothing to do."""
     identifier_of(session, statement.name)
     columns_of(session, statement.name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pyspark.sql import DataFrame
 
@@ -21,14 +21,11 @@ from frazil.spark.sql import (
 )
 from frazil.spark.sql.procedures import call
 from frazil.spark.sql.statement_tables import StatementTables
-from frazil.spark.sql.table_names import identifier_of
+from frazil.spark.sql.table_names import SqlSession, identifier_of
 from frazil.wire.errors import BadRequest, NoSuchNamespace, NoSuchTable
 
-if TYPE_CHECKING:
-    from frazil.spark.session import Session
 
-
-def run(session: Session, text: str, args: Arguments = None) -> DataFrame:
+def run(session: SqlSession, text: str, args: Arguments = None) -> DataFrame:
     """Run one statement. `args` are the values of its `:name` or `?` parameters."""
     statement = parse(text)
     if isinstance(statement, sql.QueryStatement):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
@@ -35,13 +35,9 @@ from frazil.spark.rows import row_changes
 from frazil.spark.rows.merge_clauses import STAR, Clause, Merge
 from frazil.spark.rows.merge_statement import MergeBuilder
 from frazil.spark.sql.statement_tables import StatementTables
-from frazil.spark.sql.table_names import target_of
+from frazil.spark.sql.table_names import SqlSession, target_of
 from frazil.spark.writing.frame_statements import FrameStatement
 from frazil.wire.errors import BadRequest
-
-if TYPE_CHECKING:
-    from frazil.spark.session import Session
-
 
 _DEFAULT: Final = "DEFAULT"
 _OVERWRITE_MODE_SETTING: Final = "spark.sql.sources.partitionOverwriteMode"
@@ -90,7 +86,7 @@ class _ColumnDefaults:
 class _Insertion:
     """The rows that an INSERT writes, and what they replace."""
 
-    def __init__(self, session: Session, table: Table, statement: InsertStatement) -> None:
+    def __init__(self, session: SqlSession, table: Table, statement: InsertStatement) -> None:
         self._session = session
         self._table = table
         self._statement = statement
@@ -176,7 +172,7 @@ class _StatementRun:
 
 
 def _run(
-    session: Session,
+    session: SqlSession,
     title: str,
     name: Name,
     texts: tuple[str | None, ...],
@@ -205,7 +201,7 @@ def _run(
 # --- INSERT ---------------------------------------------------------------------------------------
 
 
-def insert(session: Session, statement: InsertStatement) -> Result:
+def insert(session: SqlSession, statement: InsertStatement) -> Result:
     """Run INSERT."""
 
     def do(run: _StatementRun) -> Result:
@@ -229,7 +225,7 @@ def insert(session: Session, statement: InsertStatement) -> Result:
 # --- DELETE, UPDATE, TRUNCATE ---------------------------------------------------------------------
 
 
-def delete(session: Session, statement: DeleteStatement) -> Result:
+def delete(session: SqlSession, statement: DeleteStatement) -> Result:
     """Run DELETE."""
 
     def do(run: _StatementRun) -> Result:
@@ -239,12 +235,12 @@ def delete(session: Session, statement: DeleteStatement) -> Result:
     return _run(session, "delete from", statement.target, (statement.where,), do)
 
 
-def truncate(session: Session, statement: TruncateStatement) -> Result:
+def truncate(session: SqlSession, statement: TruncateStatement) -> Result:
     """Run TRUNCATE TABLE."""
     return row_changes.delete(session.context, target_of(session, statement.target))
 
 
-def update(session: Session, statement: UpdateStatement) -> Result:
+def update(session: SqlSession, statement: UpdateStatement) -> Result:
     """Run UPDATE."""
 
     def do(run: _StatementRun) -> Result:
@@ -293,7 +289,7 @@ def _without_qualifier(run: _StatementRun, name: Name, alias: str | None) -> Nam
 # --- MERGE ----------------------------------------------------------------------------------------
 
 
-def merge(session: Session, statement: MergeStatement) -> Result:
+def merge(session: SqlSession, statement: MergeStatement) -> Result:
     """Run MERGE."""
 
     def do(run: _StatementRun) -> Result:

@@ -13,20 +13,14 @@ from frazil.client.declare.client_view import View
 from frazil.client.declare.partition_terms import spec_terms
 from frazil.client.declare.text_cursor import quoted, string_literal
 from frazil.client.declare.type_text import type_text
+from frazil.spark.builders import FrameReader
 from frazil.spark.core.name_matching import names_of
 from frazil.spark.parse import parsed_statements as sql
 from frazil.spark.parse.sql_literals import default_literal
 from frazil.spark.parse.sql_tokens import Name
 from frazil.spark.schema.spark_types import spark_schema, spark_type
 from frazil.spark.sql.result_frames import literal_rows
-from frazil.spark.sql.table_names import (
-    METADATA,
-    catalog_name,
-    current_namespace,
-    identifier_of,
-    load,
-    namespace_of,
-)
+from frazil.spark.sql.table_names import METADATA, SqlSession, identifier_of, load, namespace_of
 from frazil.spark.sql.temporary_views import GLOBAL
 from frazil.spark.sql.view_statements import CHANGED_BY, CREATED_BY, QUERY_COLUMNS
 from frazil.values.types import NestedField
@@ -35,8 +29,6 @@ from frazil.wire.identifiers import Identifier, Namespace
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType as SparkStruct
-
-    from frazil.spark.session import Session
 
 _COLUMNS: Final = "col_name string, data_type string, comment string"
 _INFO: Final = "info_name string, info_value string"
@@ -47,7 +39,7 @@ _SHOWN_ELSEWHERE: Final = frozenset({"comment", CREATED_BY, CHANGED_BY, QUERY_CO
 # --- lists ----------------------------------------------------------------------------------------
 
 
-def show_tables(session: Session, statement: sql.ShowTables) -> DataFrame:
+def show_tables(session: SqlSession, statement: sql.ShowTables) -> DataFrame:
     """Run SHOW TABLES and SHOW TABLE EXTENDED."""
     namespace = _listed_namespace(session, statement.namespace, "SHOW TABLES")
     tables = [
@@ -62,11 +54,11 @@ def show_tables(session: Session, statement: sql.ShowTables) -> DataFrame:
     return literal_rows(session, f"{columns}, information string", rows)
 
 
-def _information(session: Session, identifier: Identifier) -> str:
+def _information(session: SqlSession, identifier: Identifier) -> str:
     """Return what SHOW TABLE EXTENDED says about a table."""
     table = session.client.load_table(identifier)
     lines = {
-        "Catalog": catalog_name(session),
+        "Catalog": session.catalog_name,
         "Namespace": ".".join(identifier.namespace),
         "Table": identifier.name,
         "Location": table.location,
@@ -78,7 +70,7 @@ def _information(session: Session, identifier: Identifier) -> str:
     return "\n".join((*texts, "Schema: root", *columns, ""))
 
 
-def show_views(session: Session, statement: sql.ShowViews) -> DataFrame:
+def show_views(session: SqlSession, statement: sql.ShowViews) -> DataFrame:
     """Run SHOW VIEWS, which also lists temporary views."""
     namespace = _listed_namespace(session, statement.namespace, "SHOW VIEWS")
     of_spark = session.spark.sql(f"SHOW VIEWS IN spark_catalog.{GLOBAL}").collect()
@@ -93,14 +85,14 @@ def show_views(session: Session, statement: sql.ShowViews) -> DataFrame:
     )
 
 
-def _listed_namespace(session: Session, name: Name | None, command: str) -> Namespace:
-    namespace = current_namespace(session) if name is None else namespace_of(session, name)
+def _listed_namespace(session: SqlSession, name: Name | None, command: str) -> Namespace:
+    namespace = session.current_namespace if name is None else namespace_of(session, name)
     if not namespace:
         raise BadRequest(f"{command}: name a namespace, as in {command} IN ns, or run USE ns")
     return namespace
 
 
-def show_namespaces(session: Session, statement: sql.ShowNamespaces) -> DataFrame:
+def show_namespaces(session: SqlSession, statement: sql.ShowNamespaces) -> DataFrame:
     """Run SHOW NAMESPACES."""
     parent = None if statement.namespace is None else namespace_of(session, statement.namespace)
     names = [".".join(levels) for levels in session.client.list_namespaces(parent)]
@@ -119,22 +111,22 @@ def _matches(name: str, pattern: str | None) -> bool:
     return re.fullmatch("|".join(choices), name, re.IGNORECASE) is not None
 
 
-def show_current_namespace(session: Session, _: sql.ShowCurrentNamespace) -> DataFrame:
+def show_current_namespace(session: SqlSession, _: sql.ShowCurrentNamespace) -> DataFrame:
     """Run SHOW CURRENT NAMESPACE."""
-    row = (catalog_name(session), ".".join(current_namespace(session)))
+    row = (session.catalog_name, ".".join(session.current_namespace))
     return literal_rows(session, "catalog string, namespace string", [row])
 
 
 # --- one table or view ----------------------------------------------------------------------------
 
 
-def show_columns(session: Session, statement: sql.ShowColumns) -> DataFrame:
+def show_columns(session: SqlSession, statement: sql.ShowColumns) -> DataFrame:
     """Run SHOW COLUMNS."""
     columns = columns_of(session, statement.name)
     return literal_rows(session, "col_name string", [(name,) for name in columns.names])
 
 
-def show_properties(session: Session, statement: sql.ShowProperties) -> DataFrame:
+def show_properties(session: SqlSession, statement: sql.ShowProperties) -> DataFrame:
     """Run SHOW TBLPROPERTIES."""
     shown = _table_or_view(session, statement.name)
     properties = _properties(shown)
@@ -147,7 +139,7 @@ def show_properties(session: Session, statement: sql.ShowProperties) -> DataFram
     return literal_rows(session, "key string, value string", rows)
 
 
-def describe_table(session: Session, statement: sql.DescribeTable) -> DataFrame:
+def describe_table(session: SqlSession, statement: sql.DescribeTable) -> DataFrame:
     """Run DESCRIBE of a table, a view or a metadata table."""
     loaded = load(session, statement.name)
     if loaded is not None and loaded[1] is not None and loaded[1].kind == METADATA:
@@ -180,7 +172,7 @@ def _table_rows(table: Table, extended: bool) -> list[tuple[str, str, str | None
     return rows
 
 
-def _view_rows(session: Session, view: View, extended: bool) -> list[tuple[str, str, str]]:
+def _view_rows(session: SqlSession, view: View, extended: bool) -> list[tuple[str, str, str]]:
     rows = [
         (field.name, field.dataType.simpleString(), field.metadata.get("comment", ""))
         for field in spark_schema(view.schema).fields
@@ -189,7 +181,7 @@ def _view_rows(session: Session, view: View, extended: bool) -> list[tuple[str, 
         properties = _properties(view)
         listed = ", ".join(_assigned(properties))
         columns = view.properties.get(QUERY_COLUMNS, "").split(",")
-        catalog = catalog_name(session)
+        catalog = session.catalog_name
         rows += [
             ("", "", ""),
             ("# Detailed View Information", "", ""),
@@ -202,7 +194,7 @@ def _view_rows(session: Session, view: View, extended: bool) -> list[tuple[str, 
     return rows
 
 
-def describe_namespace(session: Session, statement: sql.DescribeNamespace) -> DataFrame:
+def describe_namespace(session: SqlSession, statement: sql.DescribeNamespace) -> DataFrame:
     """Run DESCRIBE NAMESPACE."""
     namespace = namespace_of(session, statement.name)
     properties = session.client.load_namespace(namespace)
@@ -210,7 +202,7 @@ def describe_namespace(session: Session, statement: sql.DescribeNamespace) -> Da
     return literal_rows(session, _INFO, rows)
 
 
-def describe_column(session: Session, statement: sql.DescribeColumn) -> DataFrame:
+def describe_column(session: SqlSession, statement: sql.DescribeColumn) -> DataFrame:
     """Run DESCRIBE with a column."""
     columns = columns_of(session, statement.name)
     if len(statement.column) > 1:
@@ -231,7 +223,7 @@ def describe_column(session: Session, statement: sql.DescribeColumn) -> DataFram
     )
 
 
-def show_create_table(session: Session, statement: sql.ShowCreateTable) -> DataFrame:
+def show_create_table(session: SqlSession, statement: sql.ShowCreateTable) -> DataFrame:
     """Run SHOW CREATE TABLE."""
     shown = _table_or_view(session, statement.name)
     text = _view_text(shown) if isinstance(shown, View) else _table_text(shown)
@@ -290,7 +282,7 @@ def _properties_clause(properties: Mapping[str, str]) -> str:
 # --- parts ----------------------------------------------------------------------------------------
 
 
-def _table_or_view(session: Session, name: Name) -> Table | View:
+def _table_or_view(session: SqlSession, name: Name) -> Table | View:
     identifier = identifier_of(session, name)
     try:
         return session.client.load_table(identifier)
@@ -301,13 +293,13 @@ def _table_or_view(session: Session, name: Name) -> Table | View:
             raise missing from None
 
 
-def columns_of(session: Session, name: Name) -> SparkStruct:
+def columns_of(session: SqlSession, name: Name) -> SparkStruct:
     """Return the columns of a table, a metadata table or a view."""
     loaded = load(session, name)
     if loaded is not None and (loaded[1] is None or loaded[1].kind != METADATA):
         return spark_schema(loaded[0].schema)
     try:
-        return session.read.table(".".join(map(quoted, name))).schema
+        return FrameReader(session).table(quoted(*name)).schema
     except NoSuchTable:
         raise NoSuchTable(f"Table does not exist: {'.'.join(name)}") from None
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyspark.sql.types as st
 from pyspark.errors import AnalysisException
@@ -21,7 +21,7 @@ from frazil.spark.schema.spark_types import COMMENT_METADATA, iceberg_schema
 from frazil.spark.sql import temporary_views
 from frazil.spark.sql.statement_tables import StatementTables
 from frazil.spark.sql.table_names import (
-    current_namespace,
+    SqlSession,
     has_catalog,
     identifier_of,
     possible_identifier,
@@ -31,9 +31,6 @@ from frazil.spark.sql.temporary_views import GLOBAL, TemporaryView, is_temporary
 from frazil.values.types import StructType
 from frazil.wire.errors import AlreadyExists, BadRequest, NoSuchNamespace, NoSuchView
 from frazil.wire.identifiers import Identifier
-
-if TYPE_CHECKING:
-    from frazil.spark.session import Session
 
 QUERY_COLUMNS: Final = "spark.query-column-names"
 CREATED_BY: Final = "create_engine_version"
@@ -45,7 +42,7 @@ RESERVED: Final = frozenset({"provider", "location", "format-version", QUERY_COL
 # --- CREATE ---------------------------------------------------------------------------------------
 
 
-def create_view(session: Session, statement: sql.CreateView) -> None:
+def create_view(session: SqlSession, statement: sql.CreateView) -> None:
     """Run CREATE VIEW."""
     identifier = identifier_of(session, statement.name)
     client = session.client
@@ -60,7 +57,7 @@ def create_view(session: Session, statement: sql.CreateView) -> None:
     location = properties.pop("location", None)
     properties.pop("provider", None)
     options: dict[str, Any] = {
-        "default_namespace": current_namespace(session),
+        "default_namespace": session.current_namespace,
         "location": location,
         "properties": properties,
         "summary": _summary(session),
@@ -73,7 +70,10 @@ def create_view(session: Session, statement: sql.CreateView) -> None:
 
 
 def _analyzed(
-    session: Session, identifier: Identifier, query: str, columns: tuple[sql.ViewColumn, ...] = ()
+    session: SqlSession,
+    identifier: Identifier,
+    query: str,
+    columns: tuple[sql.ViewColumn, ...] = (),
 ) -> tuple[str, StructType, str]:
     """Return the text, the columns and the names of the query's columns that a view stores.
 
@@ -84,7 +84,7 @@ def _analyzed(
         version_id=0,
         schema_id=0,
         timestamp_ms=time.time_ns() // 1_000_000,
-        default_namespace=current_namespace(session),
+        default_namespace=session.current_namespace,
         representations=({"type": "sql", "dialect": SPARK_DIALECT, "sql": text},),
     )
     with StatementTables(session) as tables:
@@ -94,7 +94,7 @@ def _analyzed(
 
 
 def _columns(
-    session: Session, view: str, frame: DataFrame, columns: tuple[sql.ViewColumn, ...]
+    session: SqlSession, view: str, frame: DataFrame, columns: tuple[sql.ViewColumn, ...]
 ) -> list[st.StructField]:
     """Return the fields of a view; the list in parentheses names them anew."""
     fields = list(frame.schema.fields)
@@ -122,7 +122,7 @@ def _columns(
     return fields
 
 
-def _stored_text(session: Session, view: Identifier, query: str) -> str:
+def _stored_text(session: SqlSession, view: Identifier, query: str) -> str:
     """Return the text without this catalog's name, which other sessions may not know."""
     names = {reference.name for reference in references(query)}
     temporary = sorted(".".join(name) for name in names if is_temporary(session, name))
@@ -140,7 +140,7 @@ def _stored_text(session: Session, view: Identifier, query: str) -> str:
     return _without_catalog(session, query, names)
 
 
-def _without_catalog(session: Session, query: str, tables: Collection[Name]) -> str:
+def _without_catalog(session: SqlSession, query: str, tables: Collection[Name]) -> str:
     """Remove the catalog from the names of tables, also where they qualify columns."""
     known = {tuple(part.lower() for part in name) for name in tables if has_catalog(session, name)}
     tokens = tokens_of(query)
@@ -156,7 +156,7 @@ def _without_catalog(session: Session, query: str, tables: Collection[Name]) -> 
     return apply_edits(query, edits)
 
 
-def _own_functions(session: Session, query: str) -> list[str]:
+def _own_functions(session: SqlSession, query: str) -> list[str]:
     """Return the functions in a query that the user has registered."""
     tokens = tokens_of(query)
     called = {
@@ -171,7 +171,7 @@ def _own_functions(session: Session, query: str) -> list[str]:
     return sorted(called & {row[0].rpartition(".")[2].lower() for row in rows})
 
 
-def _summary(session: Session) -> dict[str, str]:
+def _summary(session: SqlSession) -> dict[str, str]:
     summary = {"engine-name": "spark", "engine-version": session.spark.version}
     application = session.spark.conf.get("spark.app.id", None)
     return summary if application is None else {**summary, "app-id": application}
@@ -180,7 +180,7 @@ def _summary(session: Session) -> dict[str, str]:
 # --- temporary views ------------------------------------------------------------------------------
 
 
-def create_temporary_view(session: Session, statement: sql.CreateTemporaryView) -> None:
+def create_temporary_view(session: SqlSession, statement: sql.CreateTemporaryView) -> None:
     """Run CREATE TEMPORARY VIEW; the view belongs to Spark."""
     name = (GLOBAL, statement.name) if statement.is_global else (statement.name,)
     with StatementTables(session) as tables:
@@ -198,7 +198,7 @@ def create_temporary_view(session: Session, statement: sql.CreateTemporaryView) 
 # --- ALTER, DROP ----------------------------------------------------------------------------------
 
 
-def alter_view(session: Session, statement: sql.AlterView) -> None:
+def alter_view(session: SqlSession, statement: sql.AlterView) -> None:
     """Run ALTER VIEW."""
     identifier = identifier_of(session, statement.name)
     change, client = statement.change, session.client
@@ -209,7 +209,7 @@ def alter_view(session: Session, statement: sql.AlterView) -> None:
             identifier,
             schema,
             text,
-            default_namespace=current_namespace(session),
+            default_namespace=session.current_namespace,
             properties=changed,
             summary=_summary(session),
         )
@@ -233,7 +233,7 @@ def _check_unreserved(identifier: Identifier, properties: Mapping[str, str]) -> 
         raise BadRequest(f"{identifier}: {', '.join(reserved)} cannot be set or removed")
 
 
-def drop_view(session: Session, statement: sql.DropView) -> None:
+def drop_view(session: SqlSession, statement: sql.DropView) -> None:
     """Run DROP VIEW, which also drops temporary views."""
     name = statement.name
     identifier = possible_identifier(session, name)
