@@ -99,7 +99,7 @@ def filter_of(
         condition,
         schema or table.schema,
         alias=alias,
-        case_sensitive=is_case_sensitive(context),
+        case_sensitive=names_of(context.spark).case_sensitive,
         time_zone=context.time_zone,
     )
 
@@ -117,11 +117,6 @@ def exact_filter(context: Context, table: Table, condition: Condition) -> Expres
             "with constants, IN, BETWEEN, LIKE 'prefix%', IS NULL, AND, OR and NOT, as text"
         )
     return converted.expression
-
-
-def is_case_sensitive(context: Context) -> bool:
-    """Return whether the session compares names case-sensitively."""
-    return names_of(context.spark).case_sensitive
 
 
 def needed_columns(

@@ -30,9 +30,10 @@ from frazil.spark.conditions.merge_conditions import (
     on_parts,
 )
 from frazil.spark.conditions.sql_columns import ColumnNames
-from frazil.spark.conditions.sql_conditions import filter_of, is_case_sensitive
+from frazil.spark.conditions.sql_conditions import filter_of
 from frazil.spark.conditions.sql_constants import Zone
 from frazil.spark.core.context import Context
+from frazil.spark.core.name_matching import names_of
 from frazil.spark.parse.parsed_statements import BY_SOURCE
 from frazil.spark.rows.merge_clauses import Merge
 from frazil.spark.rows.merge_frames import SOURCE_ROW, source_columns
@@ -72,7 +73,7 @@ def merge_reads(
     ]
     if not isinstance(merge.on, str):
         return merge_filter([], always_true(), unmatched), None
-    case_sensitive = is_case_sensitive(context)
+    case_sensitive = names_of(context.spark).case_sensitive
     parts = on_parts(
         merge.on,
         ColumnNames(table.schema, merge.target_alias, case_sensitive),

@@ -33,14 +33,9 @@ from frazil.datafiles.reading.scan_tasks import DeletedRows, ScanTask
 from frazil.datafiles.writing.changes_writer import WRITE
 from frazil.spark.conditions.iceberg_filters import spark_condition
 from frazil.spark.conditions.sql_columns import ColumnNames
-from frazil.spark.conditions.sql_conditions import (
-    Condition,
-    filter_of,
-    is_case_sensitive,
-    needed_columns,
-)
+from frazil.spark.conditions.sql_conditions import Condition, filter_of, needed_columns
 from frazil.spark.core.context import Context
-from frazil.spark.core.name_matching import quoted
+from frazil.spark.core.name_matching import names_of, quoted
 from frazil.spark.core.statement_runs import Result, Target, complete_options, run_statement
 from frazil.spark.reading.frame_scans import plan_tasks, scan
 from frazil.spark.rows.assigned_columns import Assignments, Rows
@@ -175,7 +170,8 @@ class RowAttempt:
 
     @property
     def names(self) -> ColumnNames:
-        return ColumnNames(self.table.schema, self.alias, is_case_sensitive(self.context))
+        case_sensitive = names_of(self.context.spark).case_sensitive
+        return ColumnNames(self.table.schema, self.alias, case_sensitive)
 
     def tasks(self) -> Mapping[str, ScanTask]:
         """Plan every file that the scan may read, by the file's path."""

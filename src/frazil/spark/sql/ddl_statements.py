@@ -20,8 +20,8 @@ from frazil.client.declare.column_changes import (
 from frazil.client.declare.column_definitions import ColumnDefinition
 from frazil.client.declare.schema_editor import SchemaEditor
 from frazil.client.declare.type_text import parse_type
-from frazil.spark.conditions.sql_conditions import is_case_sensitive
 from frazil.spark.core.context import Context
+from frazil.spark.core.name_matching import names_of
 from frazil.spark.core.statement_runs import Result
 from frazil.spark.parse import parsed_statements as sql
 from frazil.spark.schema.spark_literals import default_value
@@ -147,7 +147,11 @@ def _change_table(context: Context, identifier: Identifier, change: sql.TableCha
     if isinstance(change, sql.SetProperties):
         client.set_properties(identifier, change.properties)
     elif isinstance(change, sql.UnsetProperties):
-        _unset_properties(context, identifier, change)
+        # Like Iceberg, ignore missing properties with or without IF EXISTS.
+        table = client.load_table(identifier)
+        present = [name for name in change.names if name in table.properties]
+        if present:
+            table.remove_properties(*present)
     elif isinstance(change, sql.SetLocation):
         location = {"action": "set-location", "location": change.location}
         client.declare_metadata(identifier, [location])
@@ -206,7 +210,7 @@ def _edited(context: Context, table: Table, change: sql.SchemaChange) -> StructT
 
 
 def _editor(context: Context) -> SchemaEditor:
-    return SchemaEditor(is_case_sensitive(context))
+    return SchemaEditor(names_of(context.spark).case_sensitive)
 
 
 def _column_field(context: Context, column: ColumnDefinition, *, is_new_table: bool) -> NestedField:
@@ -244,19 +248,6 @@ def _altered(
         value = default_value(context, name, field.type, change.default)
         field = replace(field, write_default=value)
     return with_requirement(table, field, change.required, change.column)
-
-
-# --- properties -----------------------------------------------------------------------------------
-
-
-def _unset_properties(
-    context: Context, identifier: Identifier, change: sql.UnsetProperties
-) -> None:
-    """Remove properties. Like Iceberg, ignore missing ones with or without IF EXISTS."""
-    table = context.client.load_table(identifier)
-    present = [name for name in change.names if name in table.properties]
-    if present:
-        table.remove_properties(*present)
 
 
 # --- branches and tags ----------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from pyspark.sql import DataFrame
 
@@ -21,6 +21,7 @@ from frazil.wire.errors import BadRequest, NotFound
 from frazil.wire.file_actions import MAIN
 from frazil.wire.identifiers import Identifier
 
+Row: TypeAlias = tuple[Any, ...]
 _WAP_ID: Final = "wap.id"
 _MOVED: Final = "previous_snapshot_id bigint, current_snapshot_id bigint"
 _PUBLISHED: Final = "source_snapshot_id bigint, current_snapshot_id bigint"
@@ -33,7 +34,7 @@ class Procedure:
     parameters: Mapping[str, str]
     """Types by name, in the order of positional arguments."""
     result_schema: str
-    run: Callable[..., tuple[Any, ...]]
+    run: Callable[..., Row]
     optional: frozenset[str] = frozenset()
 
 
@@ -84,17 +85,13 @@ def _value(session: SqlSession, name: str, kind: str, text: str) -> Any:
 # --- implementations ------------------------------------------------------------------------------
 
 
-def _rollback_to_snapshot(
-    session: SqlSession, table: Identifier, snapshot_id: int
-) -> tuple[Any, ...]:
+def _rollback_to_snapshot(session: SqlSession, table: Identifier, snapshot_id: int) -> Row:
     loaded = session.client.load_table(table)
     loaded.rollback(snapshot_id)
     return loaded.head(), snapshot_id
 
 
-def _rollback_to_timestamp(
-    session: SqlSession, table: Identifier, timestamp: int
-) -> tuple[Any, ...]:
+def _rollback_to_timestamp(session: SqlSession, table: Identifier, timestamp: int) -> Row:
     loaded = session.client.load_table(table)
     # Roll back to the last snapshot before the timestamp, not at it.
     loaded.rollback(timestamp_ms=timestamp - 1)
@@ -106,7 +103,7 @@ def _set_current_snapshot(
     table: Identifier,
     snapshot_id: int | None = None,
     ref: str | None = None,
-) -> tuple[Any, ...]:
+) -> Row:
     if (snapshot_id is None) == (ref is None):
         raise BadRequest("set_current_snapshot: give either snapshot_id or ref")
     selector: int | str = ref if ref is not None else int(snapshot_id or 0)
@@ -134,14 +131,12 @@ def _set_current_snapshot(
     return moved["previous"], moved["current"]
 
 
-def _cherrypick_snapshot(
-    session: SqlSession, table: Identifier, snapshot_id: int
-) -> tuple[Any, ...]:
+def _cherrypick_snapshot(session: SqlSession, table: Identifier, snapshot_id: int) -> Row:
     session.client.cherry_pick(table, snapshot_id)
     return snapshot_id, session.client.load_table(table).head()
 
 
-def _publish_changes(session: SqlSession, table: Identifier, wap_id: str) -> tuple[Any, ...]:
+def _publish_changes(session: SqlSession, table: Identifier, wap_id: str) -> Row:
     loaded = session.client.load_table(table)
     staged = [
         snapshot.snapshot_id
@@ -158,7 +153,7 @@ def _publish_changes(session: SqlSession, table: Identifier, wap_id: str) -> tup
     return _cherrypick_snapshot(session, table, staged[0])
 
 
-def _fast_forward(session: SqlSession, table: Identifier, branch: str, to: str) -> tuple[Any, ...]:
+def _fast_forward(session: SqlSession, table: Identifier, branch: str, to: str) -> Row:
     loaded = session.client.load_table(table)
     before = loaded.refs.get(branch)
     loaded.fast_forward(branch, to)
@@ -166,7 +161,7 @@ def _fast_forward(session: SqlSession, table: Identifier, branch: str, to: str) 
     return branch, None if before is None else before.snapshot_id, after.snapshot_id
 
 
-def _register_table(session: SqlSession, table: Identifier, metadata_file: str) -> tuple[Any, ...]:
+def _register_table(session: SqlSession, table: Identifier, metadata_file: str) -> Row:
     registered = session.client.register_table(table, metadata_file)
     head = registered.head()
     if head is None:

@@ -48,7 +48,9 @@ def write_equality_deletes(
     keys = rows.select(*map(_typed, fields))
     files: list[EqualityDeleteFile] = []
     for spec_id in covering_specs(table, ids):
-        written = _write(_key_facts(table, StructType(fields), spec_id), keys, folder)
+        facts = PortableTable.of(table, StructType(fields))
+        metadata = {**facts.metadata, **_UNSORTED, "default-spec-id": spec_id}
+        written = _write(replace(facts, metadata=metadata), keys, folder)
         files += (_equality_deletes(file, ids) for file in written)
     return tuple(files)
 
@@ -96,13 +98,6 @@ def _check_covered(table: Table, spec_id: int, missing: frozenset[int]) -> None:
                 "partition exist for unpartitioned tables alone: add the column to the key, or "
                 "upsert by deletion vectors"
             )
-
-
-def _key_facts(table: Table, schema: StructType, spec_id: int) -> PortableTable:
-    """Return the table's facts with the key's columns only, and with one of its specs."""
-    facts = PortableTable.of(table, schema)
-    metadata = {**facts.metadata, **_UNSORTED, "default-spec-id": spec_id}
-    return replace(facts, metadata=metadata)
 
 
 # --- files ----------------------------------------------------------------------------------------
