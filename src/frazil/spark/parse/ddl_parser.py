@@ -11,36 +11,7 @@ from frazil.client.declare.column_definitions import (
     read_position,
     read_type_text,
 )
-from frazil.spark.parse.parsed_statements import (
-    AddColumns,
-    AlterColumn,
-    AlterNamespace,
-    AlterTable,
-    AlterView,
-    CreateNamespace,
-    CreateRef,
-    CreateTable,
-    CreateTemporaryView,
-    CreateView,
-    DropColumns,
-    DropNamespace,
-    DropRef,
-    DropTable,
-    DropView,
-    IdentifierFields,
-    ParsedStatement,
-    PartitionChange,
-    RenameColumn,
-    RenameTable,
-    SetLocation,
-    SetProperties,
-    SparkStatement,
-    TableChange,
-    UnsetProperties,
-    ViewColumn,
-    ViewQuery,
-    WriteOrder,
-)
+from frazil.spark.parse import parsed_statements as sql
 from frazil.spark.parse.sql_tokens import Cursor, Name
 from frazil.wire.errors import BadRequest
 
@@ -61,7 +32,7 @@ KNOWN_CHANGES: Final = (
 # --- CREATE ---------------------------------------------------------------------------------------
 
 
-def parse_create(cursor: Cursor) -> ParsedStatement:
+def parse_create(cursor: Cursor) -> sql.ParsedStatement:
     """Parse CREATE and REPLACE."""
     create = cursor.accept("CREATE")
     if create:
@@ -86,7 +57,7 @@ def parse_create(cursor: Cursor) -> ParsedStatement:
         raise BadRequest(
             f"{'.'.join(name)}: the query defines the columns, so they cannot be listed too"
         )
-    return CreateTable(
+    return sql.CreateTable(
         name=name,
         columns=columns,
         query=query,
@@ -131,7 +102,7 @@ def _check_provider(cursor: Cursor) -> None:
         )
 
 
-def _create_namespace(cursor: Cursor) -> CreateNamespace:
+def _create_namespace(cursor: Cursor) -> sql.CreateNamespace:
     if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
     name = cursor.name("a namespace")
     properties: dict[str, str] = {}
@@ -145,7 +116,7 @@ def _create_namespace(cursor: Cursor) -> CreateNamespace:
             properties.update(cursor.properties())
         else:
             cursor.fail("COMMENT, LOCATION or WITH PROPERTIES")
-    return CreateNamespace(name, if_not_exists, properties)
+    return sql.CreateNamespace(name, if_not_exists, properties)
 
 
 def _comment(cursor: Cursor) -> str:
@@ -171,7 +142,7 @@ def _at_view(cursor: Cursor) -> bool:
     return cursor.word(ahead) == "VIEW"
 
 
-def _create_view(cursor: Cursor, replace: bool) -> ParsedStatement:
+def _create_view(cursor: Cursor, replace: bool) -> sql.ParsedStatement:
     is_global = cursor.accept("GLOBAL")
     is_temporary = cursor.accept_one("TEMPORARY", "TEMP") is not None
     if is_global and not is_temporary:
@@ -187,7 +158,7 @@ def _create_view(cursor: Cursor, replace: bool) -> ParsedStatement:
         return _create_temporary(cursor, replace, is_global)
     if if_not_exists and replace:
         raise BadRequest("CREATE VIEW: write either OR REPLACE or IF NOT EXISTS")
-    return CreateView(
+    return sql.CreateView(
         name=cursor.name("a view"),
         columns=_view_columns(cursor),
         **_view_clauses(cursor),
@@ -197,16 +168,16 @@ def _create_view(cursor: Cursor, replace: bool) -> ParsedStatement:
     )
 
 
-def _create_temporary(cursor: Cursor, replace: bool, is_global: bool) -> ParsedStatement:
+def _create_temporary(cursor: Cursor, replace: bool, is_global: bool) -> sql.ParsedStatement:
     name = cursor.identifier("a view's name without a namespace")
     if "USING" in (cursor.word(), _word_after_parentheses(cursor)):
         # The view of a data source concerns no table of the catalog.
         cursor.rest("a data source")
-        return SparkStatement(cursor.text)
+        return sql.SparkStatement(cursor.text)
     columns = _view_columns(cursor)
     _view_clauses(cursor)
     query = _view_query(cursor)
-    return CreateTemporaryView(
+    return sql.CreateTemporaryView(
         name=name, query=query, columns=columns, replace=replace, is_global=is_global
     )
 
@@ -221,10 +192,10 @@ def _word_after_parentheses(cursor: Cursor) -> str:
     return word
 
 
-def _view_columns(cursor: Cursor) -> tuple[ViewColumn, ...]:
-    def column() -> ViewColumn:
+def _view_columns(cursor: Cursor) -> tuple[sql.ViewColumn, ...]:
+    def column() -> sql.ViewColumn:
         name = cursor.identifier("a column")
-        return ViewColumn(name, _comment(cursor) if cursor.accept("COMMENT") else None)
+        return sql.ViewColumn(name, _comment(cursor) if cursor.accept("COMMENT") else None)
 
     return cursor.parenthesized(column) if cursor.at("(") else ()
 
@@ -248,27 +219,27 @@ def _view_query(cursor: Cursor) -> str:
 # --- DROP -----------------------------------------------------------------------------------------
 
 
-def parse_drop(cursor: Cursor) -> ParsedStatement:
+def parse_drop(cursor: Cursor) -> sql.ParsedStatement:
     """Parse DROP."""
     cursor.expect("DROP")
     if cursor.accept("VIEW"):
         if_exists = cursor.accept("IF", "EXISTS")
-        return DropView(cursor.name("a view"), if_exists)
+        return sql.DropView(cursor.name("a view"), if_exists)
     if cursor.accept_one(*NAMESPACE):
         if_exists = cursor.accept("IF", "EXISTS")
         namespace = cursor.name("a namespace")
         behavior = cursor.accept_one("CASCADE", "RESTRICT")
-        return DropNamespace(namespace, if_exists, cascade=behavior == "CASCADE")
+        return sql.DropNamespace(namespace, if_exists, cascade=behavior == "CASCADE")
     if not cursor.accept("TABLE"):
         cursor.fail("TABLE, VIEW, NAMESPACE, DATABASE or SCHEMA")
     if_exists = cursor.accept("IF", "EXISTS")
-    return DropTable(cursor.name("a table"), if_exists, purge=cursor.accept("PURGE"))
+    return sql.DropTable(cursor.name("a table"), if_exists, purge=cursor.accept("PURGE"))
 
 
 # --- ALTER ----------------------------------------------------------------------------------------
 
 
-def parse_alter(cursor: Cursor) -> ParsedStatement:
+def parse_alter(cursor: Cursor) -> sql.ParsedStatement:
     """Parse ALTER."""
     cursor.expect("ALTER")
     if cursor.accept("VIEW"):
@@ -282,61 +253,61 @@ def parse_alter(cursor: Cursor) -> ParsedStatement:
     if parser is None:
         cursor.fail(f"one of {KNOWN_CHANGES}")
     cursor.take()
-    return AlterTable(name, parser(cursor))
+    return sql.AlterTable(name, parser(cursor))
 
 
-def _alter_namespace(cursor: Cursor) -> AlterNamespace:
+def _alter_namespace(cursor: Cursor) -> sql.AlterNamespace:
     name = cursor.name("a namespace")
     if cursor.accept("UNSET"):
         _expect_properties(cursor)
         cursor.accept("IF", "EXISTS")
-        return AlterNamespace(name, removals=cursor.property_keys())
+        return sql.AlterNamespace(name, removals=cursor.property_keys())
     cursor.expect("SET")
     if cursor.accept("LOCATION"):
-        return AlterNamespace(name, {"location": _location(cursor)})
+        return sql.AlterNamespace(name, {"location": _location(cursor)})
     _expect_properties(cursor)
-    return AlterNamespace(name, cursor.properties())
+    return sql.AlterNamespace(name, cursor.properties())
 
 
-def _alter_view(cursor: Cursor) -> AlterView:
+def _alter_view(cursor: Cursor) -> sql.AlterView:
     name = cursor.name("a view")
     if cursor.accept("RENAME", "TO"):
-        return AlterView(name, RenameTable(cursor.name("the new name")))
+        return sql.AlterView(name, sql.RenameTable(cursor.name("the new name")))
     if cursor.accept("SET", "TBLPROPERTIES"):
-        return AlterView(name, SetProperties(cursor.properties()))
+        return sql.AlterView(name, sql.SetProperties(cursor.properties()))
     if cursor.accept("UNSET", "TBLPROPERTIES"):
         if_exists = cursor.accept("IF", "EXISTS")
-        return AlterView(name, UnsetProperties(cursor.property_keys(), if_exists))
+        return sql.AlterView(name, sql.UnsetProperties(cursor.property_keys(), if_exists))
     cursor.accept("AS")
     if cursor.word() not in ("SELECT", "WITH", "VALUES", "FROM", "TABLE", "("):
         cursor.fail("AS, RENAME TO, SET TBLPROPERTIES or UNSET TBLPROPERTIES")
-    return AlterView(name, ViewQuery(cursor.rest("a query")))
+    return sql.AlterView(name, sql.ViewQuery(cursor.rest("a query")))
 
 
-def _add(cursor: Cursor) -> TableChange:
+def _add(cursor: Cursor) -> sql.TableChange:
     if cursor.accept("PARTITION", "FIELD"):
-        return PartitionChange(added=cursor.until(_TERM, "AS"), name=_field_name(cursor))
+        return sql.PartitionChange(added=cursor.until(_TERM, "AS"), name=_field_name(cursor))
     cursor.accept_one("COLUMNS", "COLUMN")
     if cursor.at("("):
-        return AddColumns(read_columns(cursor))
-    return AddColumns(cursor.comma_list(lambda: read_column(cursor)))
+        return sql.AddColumns(read_columns(cursor))
+    return sql.AddColumns(cursor.comma_list(lambda: read_column(cursor)))
 
 
-def _drop(cursor: Cursor) -> TableChange:
+def _drop(cursor: Cursor) -> sql.TableChange:
     if cursor.accept("PARTITION", "FIELD"):
-        return PartitionChange(dropped=cursor.rest(_FIELD))
+        return sql.PartitionChange(dropped=cursor.rest(_FIELD))
     if cursor.accept("IDENTIFIER", "FIELDS"):
-        return IdentifierFields(_column_names(cursor), drop=True)
+        return sql.IdentifierFields(_column_names(cursor), drop=True)
     kind = cursor.accept_one("BRANCH", "TAG")
     if kind is not None:
         if_exists = cursor.accept("IF", "EXISTS")
-        return DropRef(kind.lower(), cursor.identifier(f"a {kind.lower()}"), if_exists)
+        return sql.DropRef(kind.lower(), cursor.identifier(f"a {kind.lower()}"), if_exists)
     if not cursor.accept_one("COLUMNS", "COLUMN"):
         cursor.fail("COLUMN, PARTITION FIELD, IDENTIFIER FIELDS, BRANCH or TAG")
     if_exists = cursor.accept("IF", "EXISTS")
     if cursor.at("("):
-        return DropColumns(cursor.parenthesized(lambda: cursor.name("a column")), if_exists)
-    return DropColumns(_column_names(cursor), if_exists)
+        return sql.DropColumns(cursor.parenthesized(lambda: cursor.name("a column")), if_exists)
+    return sql.DropColumns(_column_names(cursor), if_exists)
 
 
 def _column_names(cursor: Cursor) -> tuple[Name, ...]:
@@ -347,75 +318,77 @@ def _field_name(cursor: Cursor) -> str | None:
     return cursor.identifier("a name for the field") if cursor.accept("AS") else None
 
 
-def _rename(cursor: Cursor) -> TableChange:
+def _rename(cursor: Cursor) -> sql.TableChange:
     if cursor.accept("TO"):
-        return RenameTable(cursor.name("a table"))
+        return sql.RenameTable(cursor.name("a table"))
     cursor.expect("COLUMN")
     column = cursor.name("a column")
     cursor.expect("TO")
-    return RenameColumn(column, cursor.identifier("the column's new name"))
+    return sql.RenameColumn(column, cursor.identifier("the column's new name"))
 
 
-def _alter_column(cursor: Cursor) -> TableChange:
+def _alter_column(cursor: Cursor) -> sql.TableChange:
     cursor.accept("COLUMN")
     column = cursor.name("a column")
     if cursor.accept("SET", "NOT", "NULL"):
-        return AlterColumn(column, required=True)
+        return sql.AlterColumn(column, required=True)
     if cursor.accept("DROP", "NOT", "NULL"):
-        return AlterColumn(column, required=False)
+        return sql.AlterColumn(column, required=False)
     if cursor.accept("DROP", "DEFAULT"):
-        return AlterColumn(column, drop_default=True)
+        return sql.AlterColumn(column, drop_default=True)
     if cursor.accept("SET", "DEFAULT"):
-        return AlterColumn(column, default=cursor.rest("a value"))
+        return sql.AlterColumn(column, default=cursor.rest("a value"))
     if cursor.accept("COMMENT"):
-        return AlterColumn(column, comment=_comment(cursor))
+        return sql.AlterColumn(column, comment=_comment(cursor))
     position = read_position(cursor)
     if position is not None:
-        return AlterColumn(column, position=position)
+        return sql.AlterColumn(column, position=position)
     if not cursor.accept("TYPE"):
         cursor.fail("TYPE, COMMENT, SET NOT NULL, DROP NOT NULL, SET DEFAULT, FIRST or AFTER")
-    return AlterColumn(column, type=read_type_text(cursor))
+    return sql.AlterColumn(column, type=read_type_text(cursor))
 
 
-def _change_column(cursor: Cursor) -> TableChange:
+def _change_column(cursor: Cursor) -> sql.TableChange:
     """Parse Hive's `CHANGE [COLUMN] name new_name type …`. Spark does not allow a new name."""
     cursor.accept("COLUMN")
     column = cursor.name("a column")
     definition = read_column(cursor)
     if definition.name != column[-1:]:
         raise BadRequest("CHANGE COLUMN does not rename: use RENAME COLUMN … TO …")
-    return AlterColumn(column, definition.type, definition.comment, position=definition.position)
+    return sql.AlterColumn(
+        column, definition.type, definition.comment, position=definition.position
+    )
 
 
-def _set(cursor: Cursor) -> TableChange:
+def _set(cursor: Cursor) -> sql.TableChange:
     if cursor.accept("TBLPROPERTIES"):
-        return SetProperties(cursor.properties())
+        return sql.SetProperties(cursor.properties())
     if cursor.accept("LOCATION"):
-        return SetLocation(_location(cursor))
+        return sql.SetLocation(_location(cursor))
     if cursor.accept("IDENTIFIER", "FIELDS"):
-        return IdentifierFields(_column_names(cursor))
+        return sql.IdentifierFields(_column_names(cursor))
     cursor.fail("TBLPROPERTIES, LOCATION or IDENTIFIER FIELDS")
 
 
-def _unset(cursor: Cursor) -> TableChange:
+def _unset(cursor: Cursor) -> sql.TableChange:
     cursor.expect("TBLPROPERTIES")
     cursor.accept("IF", "EXISTS")
-    return UnsetProperties(cursor.property_keys())
+    return sql.UnsetProperties(cursor.property_keys())
 
 
-def _create(cursor: Cursor) -> TableChange:
+def _create(cursor: Cursor) -> sql.TableChange:
     return _ref(cursor, create=True, replace=cursor.accept("OR", "REPLACE"))
 
 
-def _replace(cursor: Cursor) -> TableChange:
+def _replace(cursor: Cursor) -> sql.TableChange:
     if cursor.accept("PARTITION", "FIELD"):
         dropped = cursor.until(_FIELD, "WITH")
         cursor.expect("WITH")
-        return PartitionChange(dropped, cursor.until(_TERM, "AS"), _field_name(cursor))
+        return sql.PartitionChange(dropped, cursor.until(_TERM, "AS"), _field_name(cursor))
     return _ref(cursor, create=False, replace=True)
 
 
-def _ref(cursor: Cursor, *, create: bool, replace: bool) -> CreateRef:
+def _ref(cursor: Cursor, *, create: bool, replace: bool) -> sql.CreateRef:
     kind = cursor.accept_one("BRANCH", "TAG")
     if kind is None:
         cursor.fail("BRANCH or TAG")
@@ -433,7 +406,7 @@ def _ref(cursor: Cursor, *, create: bool, replace: bool) -> CreateRef:
             number = None if cursor.at_end else cursor.whole_number()
         if number is not None:
             options["max_snapshot_age_ms"] = _age_ms(cursor, number)
-    return CreateRef(**options)
+    return sql.CreateRef(**options)
 
 
 def _age_ms(cursor: Cursor, number: int) -> int:
@@ -444,7 +417,7 @@ def _age_ms(cursor: Cursor, number: int) -> int:
     return number * unit_ms
 
 
-def _write(cursor: Cursor) -> WriteOrder:
+def _write(cursor: Cursor) -> sql.WriteOrder:
     """Parse WRITE as Iceberg's extensions define it.
 
     ORDERED BY sorts all tasks by ranges. LOCALLY ORDERED BY leaves the distribution unchanged.
@@ -462,12 +435,12 @@ def _write(cursor: Cursor) -> WriteOrder:
             cursor.expect("ORDERED", "BY")
             ordered_by = _order(cursor)
     if by_partition:
-        return WriteOrder(ordered_by or (), "hash")
+        return sql.WriteOrder(ordered_by or (), "hash")
     if ordered_by is None:
         cursor.fail("ORDERED BY, DISTRIBUTED BY PARTITION or UNORDERED")
     if locally:
-        return WriteOrder(ordered_by)
-    return WriteOrder(ordered_by, "range" if ordered_by else "none")
+        return sql.WriteOrder(ordered_by)
+    return sql.WriteOrder(ordered_by, "range" if ordered_by else "none")
 
 
 def _order(cursor: Cursor) -> tuple[str, ...]:
@@ -477,7 +450,7 @@ def _order(cursor: Cursor) -> tuple[str, ...]:
     return cursor.parenthesized(term) if cursor.at("(") else cursor.comma_list(term)
 
 
-_CHANGES: Final[Mapping[str, Callable[[Cursor], TableChange]]] = {
+_CHANGES: Final[Mapping[str, Callable[[Cursor], sql.TableChange]]] = {
     "ADD": _add,
     "DROP": _drop,
     "RENAME": _rename,

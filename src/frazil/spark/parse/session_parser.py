@@ -9,28 +9,11 @@ import re
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
+from frazil.spark.parse import parsed_statements as sql
 from frazil.spark.parse.ddl_parser import NAMESPACE
-from frazil.spark.parse.parsed_statements import (
-    CommentOn,
-    DescribeColumn,
-    DescribeNamespace,
-    DescribeTable,
-    ParsedStatement,
-    QueryStatement,
-    ShowColumns,
-    ShowCreateTable,
-    ShowCurrentNamespace,
-    ShowNamespaces,
-    ShowProperties,
-    ShowTables,
-    ShowViews,
-    SparkStatement,
-    TableCommand,
-    UseStatement,
-)
 from frazil.spark.parse.sql_tokens import Cursor, Name
 
-Parser: TypeAlias = Callable[[Cursor], ParsedStatement]
+Parser: TypeAlias = Callable[[Cursor], sql.ParsedStatement]
 
 _SETTING: Final = re.compile(
     r"(?>\s+|--[^\n]*\n|/\*(?>.*?\*/))*+(RESET\b|SET\b(?!\s+VAR(IABLE)?\b))",
@@ -65,9 +48,9 @@ _TABLE_COMMANDS: Final = (
 )
 
 
-def setting_statement(text: str) -> SparkStatement | None:
+def setting_statement(text: str) -> sql.SparkStatement | None:
     """Return SET or RESET, which are not read as tokens; None for other statements."""
-    return SparkStatement(text) if _SETTING.match(text) else None
+    return sql.SparkStatement(text) if _SETTING.match(text) else None
 
 
 def spark_parser(cursor: Cursor) -> Parser | None:
@@ -95,18 +78,18 @@ def _is_function(cursor: Cursor) -> bool:
     return cursor.word(ahead) in ("FUNCTION", "VARIABLE", "VAR")
 
 
-def _unchanged(cursor: Cursor) -> SparkStatement:
+def _unchanged(cursor: Cursor) -> sql.SparkStatement:
     cursor.position = len(cursor.tokens)
-    return SparkStatement(cursor.text)
+    return sql.SparkStatement(cursor.text)
 
 
-def _as_query(cursor: Cursor) -> QueryStatement:
+def _as_query(cursor: Cursor) -> sql.QueryStatement:
     """Return a statement whose queries may read tables of the catalog."""
     cursor.position = len(cursor.tokens)
-    return QueryStatement(cursor.text[: cursor.tokens[-1].end])
+    return sql.QueryStatement(cursor.text[: cursor.tokens[-1].end])
 
 
-def parse_comment(cursor: Cursor) -> CommentOn:
+def parse_comment(cursor: Cursor) -> sql.CommentOn:
     """Parse COMMENT ON."""
     cursor.expect("COMMENT", "ON")
     if cursor.accept_one(*NAMESPACE):
@@ -118,10 +101,10 @@ def parse_comment(cursor: Cursor) -> CommentOn:
     name = cursor.name(f"a {kind}")
     cursor.expect("IS")
     comment = "" if cursor.accept("NULL") else cursor.string("a comment in quotes, or NULL")
-    return CommentOn(kind, name, comment)
+    return sql.CommentOn(kind, name, comment)
 
 
-def parse_show(cursor: Cursor) -> ParsedStatement:
+def parse_show(cursor: Cursor) -> sql.ParsedStatement:
     """Parse SHOW."""
     cursor.expect("SHOW")
     if cursor.accept("COLUMNS"):
@@ -129,20 +112,20 @@ def parse_show(cursor: Cursor) -> ParsedStatement:
     if cursor.accept("CURRENT"):
         if not cursor.accept_one(*NAMESPACE):
             cursor.fail("NAMESPACE")
-        return ShowCurrentNamespace()
+        return sql.ShowCurrentNamespace()
     if cursor.accept("VIEWS"):
-        return ShowViews(_parent_namespace(cursor), _pattern(cursor))
+        return sql.ShowViews(_parent_namespace(cursor), _pattern(cursor))
     if cursor.accept("TABLES"):
-        return ShowTables(_parent_namespace(cursor), _pattern(cursor))
+        return sql.ShowTables(_parent_namespace(cursor), _pattern(cursor))
     if cursor.accept("TABLE", "EXTENDED"):
         namespace = _parent_namespace(cursor)
         if not cursor.at("LIKE"):
             cursor.fail("LIKE and a pattern")
-        return ShowTables(namespace, _pattern(cursor), extended=True)
+        return sql.ShowTables(namespace, _pattern(cursor), extended=True)
     if cursor.accept_one(*_NAMESPACES):
-        return ShowNamespaces(_parent_namespace(cursor), _pattern(cursor))
+        return sql.ShowNamespaces(_parent_namespace(cursor), _pattern(cursor))
     if cursor.accept("CREATE", "TABLE"):
-        return ShowCreateTable(cursor.name("a table"))
+        return sql.ShowCreateTable(cursor.name("a table"))
     if not cursor.accept("TBLPROPERTIES"):
         cursor.fail(
             "TABLES, TABLE EXTENDED, NAMESPACES, VIEWS, COLUMNS, TBLPROPERTIES or CREATE TABLE"
@@ -152,10 +135,10 @@ def parse_show(cursor: Cursor) -> ParsedStatement:
     if cursor.accept("("):
         key = cursor.property_key()
         cursor.expect(")")
-    return ShowProperties(name, key)
+    return sql.ShowProperties(name, key)
 
 
-def _show_columns(cursor: Cursor) -> ShowColumns:
+def _show_columns(cursor: Cursor) -> sql.ShowColumns:
     if not cursor.accept_one("IN", "FROM"):
         cursor.fail("IN or FROM")
     name = cursor.name("a table")
@@ -166,7 +149,7 @@ def _show_columns(cursor: Cursor) -> ShowColumns:
         and tuple(map(str.lower, name[:-1])) != tuple(map(str.lower, namespace))
     ):
         cursor.fail(f"the namespace once: the table is called {'.'.join(name)} already")
-    return ShowColumns((*namespace, name[-1]) if namespace else name)
+    return sql.ShowColumns((*namespace, name[-1]) if namespace else name)
 
 
 def _parent_namespace(cursor: Cursor) -> Name | None:
@@ -179,33 +162,33 @@ def _pattern(cursor: Cursor) -> str | None:
     return None
 
 
-def parse_describe(cursor: Cursor) -> ParsedStatement:
+def parse_describe(cursor: Cursor) -> sql.ParsedStatement:
     """Parse DESCRIBE."""
     cursor.take()
     if cursor.accept_one(*NAMESPACE):
         cursor.accept("EXTENDED")
-        return DescribeNamespace(cursor.name("a namespace"))
+        return sql.DescribeNamespace(cursor.name("a namespace"))
     cursor.accept("TABLE")
     extended = cursor.accept_one("EXTENDED", "FORMATTED") is not None and not cursor.at_end
     name = cursor.name("a table")
     if cursor.at("PARTITION"):
         cursor.fail("the end of the statement: Spark describes no partitions of such tables")
     if cursor.at_end:
-        return DescribeTable(name, extended)
-    return DescribeColumn(name, cursor.name("a column"))
+        return sql.DescribeTable(name, extended)
+    return sql.DescribeColumn(name, cursor.name("a column"))
 
 
-def parse_use(cursor: Cursor) -> UseStatement:
+def parse_use(cursor: Cursor) -> sql.UseStatement:
     """Parse USE with a namespace."""
     cursor.expect("USE")
     cursor.accept_one(*NAMESPACE)
-    return UseStatement(cursor.name("a namespace"))
+    return sql.UseStatement(cursor.name("a namespace"))
 
 
-def _table_command(cursor: Cursor) -> TableCommand:
+def _table_command(cursor: Cursor) -> sql.TableCommand:
     words = max((words for words in _TABLE_COMMANDS if cursor.at(*words)), key=len)
     cursor.expect(*words)
     command = " ".join(word for word in words if word not in ("LAZY", "IF", "EXISTS"))
     name = cursor.name("a table")
     cursor.position = len(cursor.tokens)
-    return TableCommand(command, name)
+    return sql.TableCommand(command, name)

@@ -19,15 +19,7 @@ from frazil.spark.core.context import Context
 from frazil.spark.core.name_matching import NameMatcher, quoted
 from frazil.spark.core.progress import progress
 from frazil.spark.core.statement_runs import Result, Target, run_statement
-from frazil.spark.parse.parsed_statements import (
-    Assignments,
-    DeleteStatement,
-    InsertStatement,
-    MergeClause,
-    MergeStatement,
-    TruncateStatement,
-    UpdateStatement,
-)
+from frazil.spark.parse import parsed_statements as sql
 from frazil.spark.parse.sql_literals import default_literal
 from frazil.spark.parse.sql_tokens import Cursor, Edit, Name, apply_edits
 from frazil.spark.parse.table_references import qualifiers_of
@@ -86,7 +78,7 @@ class _ColumnDefaults:
 class _Insertion:
     """The rows that an INSERT writes, and what they replace."""
 
-    def __init__(self, session: SqlSession, table: Table, statement: InsertStatement) -> None:
+    def __init__(self, session: SqlSession, table: Table, statement: sql.InsertStatement) -> None:
         self._session = session
         self._table = table
         self._statement = statement
@@ -201,7 +193,7 @@ def _run(
 # --- INSERT ---------------------------------------------------------------------------------------
 
 
-def insert(session: SqlSession, statement: InsertStatement) -> Result:
+def insert(session: SqlSession, statement: sql.InsertStatement) -> Result:
     """Run INSERT."""
 
     def do(run: _StatementRun) -> Result:
@@ -225,7 +217,7 @@ def insert(session: SqlSession, statement: InsertStatement) -> Result:
 # --- DELETE, UPDATE, TRUNCATE ---------------------------------------------------------------------
 
 
-def delete(session: SqlSession, statement: DeleteStatement) -> Result:
+def delete(session: SqlSession, statement: sql.DeleteStatement) -> Result:
     """Run DELETE."""
 
     def do(run: _StatementRun) -> Result:
@@ -235,12 +227,12 @@ def delete(session: SqlSession, statement: DeleteStatement) -> Result:
     return _run(session, "delete from", statement.target, (statement.where,), do)
 
 
-def truncate(session: SqlSession, statement: TruncateStatement) -> Result:
+def truncate(session: SqlSession, statement: sql.TruncateStatement) -> Result:
     """Run TRUNCATE TABLE."""
     return row_changes.delete(session.context, target_of(session, statement.target))
 
 
-def update(session: SqlSession, statement: UpdateStatement) -> Result:
+def update(session: SqlSession, statement: sql.UpdateStatement) -> Result:
     """Run UPDATE."""
 
     def do(run: _StatementRun) -> Result:
@@ -260,7 +252,9 @@ def _expression(run: _StatementRun, text: str) -> str:
     return run.tables.expression(text, run.target.identifier)
 
 
-def _assigned(run: _StatementRun, assignments: Assignments, alias: str | None) -> dict[str, str]:
+def _assigned(
+    run: _StatementRun, assignments: sql.Assignments, alias: str | None
+) -> dict[str, str]:
     """Return expressions by column names without the table's qualifier."""
     defaults = _ColumnDefaults(run.table)
     assigned: dict[str, str] = {}
@@ -289,7 +283,7 @@ def _without_qualifier(run: _StatementRun, name: Name, alias: str | None) -> Nam
 # --- MERGE ----------------------------------------------------------------------------------------
 
 
-def merge(session: SqlSession, statement: MergeStatement) -> Result:
+def merge(session: SqlSession, statement: sql.MergeStatement) -> Result:
     """Run MERGE."""
 
     def do(run: _StatementRun) -> Result:
@@ -307,7 +301,7 @@ def merge(session: SqlSession, statement: MergeStatement) -> Result:
     return _run(session, "merge into", statement.target, texts, do, statement.source)
 
 
-def _texts_of(statement: MergeStatement) -> tuple[str | None, ...]:
+def _texts_of(statement: sql.MergeStatement) -> tuple[str | None, ...]:
     texts: list[str | None] = [statement.on]
     for clause in statement.clauses:
         texts.append(clause.condition)
@@ -315,7 +309,7 @@ def _texts_of(statement: MergeStatement) -> tuple[str | None, ...]:
     return tuple(texts)
 
 
-def _clause(run: _StatementRun, clause: MergeClause, alias: str | None) -> Clause:
+def _clause(run: _StatementRun, clause: sql.MergeClause, alias: str | None) -> Clause:
     condition = _where(run, clause.condition)
     if clause.action == "delete":
         return Clause(clause.kind, None, condition)
