@@ -30,21 +30,9 @@ from frazil.datafiles.arrow.array_conversion import convert_leaf, in_unit, is_uu
 from frazil.datafiles.footers.footer_partitions import partition_fields_of
 from frazil.datafiles.footers.python_values import NANOS, TIMESTAMPS, internal_value
 from frazil.datafiles.portable_table import PortableTable
-from frazil.values import temporal
+from frazil.values import temporal, transforms
 from frazil.values.partition_proof import PartitionField
 from frazil.values.single_value import InvalidValue, min_big_endian, to_json
-from frazil.values.transforms import (
-    Bucket,
-    Day,
-    Hour,
-    Identity,
-    Month,
-    Transform,
-    Truncate,
-    Void,
-    Year,
-    calendar_text,
-)
 from frazil.values.types import DecimalType, StructType, Type, TypeId
 from frazil.wire.errors import BadRequest
 
@@ -89,7 +77,7 @@ def source_path(schema: StructType, field_id: int) -> tuple[str, ...]:
 
 
 def _partition(field: PartitionField, path: Sequence[str], batch: pa.RecordBatch) -> pa.Array:
-    if field.source is None or isinstance(field.transform, Void):
+    if field.source is None or isinstance(field.transform, transforms.Void):
         return pa.nulls(batch.num_rows, pa.int32())
     column = batch.column(path[0])
     for name in path[1:]:
@@ -99,15 +87,15 @@ def _partition(field: PartitionField, path: Sequence[str], batch: pa.RecordBatch
     return transformed(field.transform, field.source.type, column)
 
 
-def transformed(transform: Transform, type_: Type, column: pa.Array) -> pa.Array:
+def transformed(transform: transforms.Transform, type_: Type, column: pa.Array) -> pa.Array:
     """Return the transformed values; nulls stay null."""
-    if isinstance(transform, Identity):
+    if isinstance(transform, transforms.Identity):
         return column
-    if isinstance(transform, Bucket):
+    if isinstance(transform, transforms.Bucket):
         return _buckets(transform.num_buckets, type_, column)
-    if isinstance(transform, Truncate):
+    if isinstance(transform, transforms.Truncate):
         return _truncated(transform.width, type_, column)
-    if isinstance(transform, Year | Month | Day | Hour):
+    if isinstance(transform, transforms.Year | transforms.Month | transforms.Day | transforms.Hour):
         return _times(transform, type_, column)
     raise BadRequest(f"the partition transform {transform} is not supported here")
 
@@ -131,14 +119,14 @@ def _numbers(type_: Type, column: pa.Array) -> tuple[Ints, Mask]:
     return values, nulls
 
 
-def _times(transform: Transform, type_: Type, column: pa.Array) -> pa.Array:
+def _times(transform: transforms.Transform, type_: Type, column: pa.Array) -> pa.Array:
     values, nulls = _numbers(type_, column)
-    if isinstance(transform, Hour):
+    if isinstance(transform, transforms.Hour):
         return _int_array(values // _MICROS_PER_HOUR, nulls)
     days = values if type_.type_id is TypeId.DATE else values // temporal.MICROS_PER_DAY
-    if isinstance(transform, Day):
+    if isinstance(transform, transforms.Day):
         return _int_array(days, nulls).view(pa.date32())
-    unit = "Y" if isinstance(transform, Year) else "M"
+    unit = "Y" if isinstance(transform, transforms.Year) else "M"
     since_1970 = days.astype("datetime64[D]").astype(f"datetime64[{unit}]").astype(np.int64)
     return _int_array(since_1970, nulls)
 
@@ -327,7 +315,7 @@ def _shortened(text: str) -> str:
 def _text(field: PartitionField, value: Any) -> str:
     if value is None or field.result_type is None:
         return "null"
-    calendar = calendar_text(field.transform, value)
+    calendar = transforms.calendar_text(field.transform, value)
     if calendar is not None:
         return calendar
     try:

@@ -19,18 +19,9 @@ from frazil.spark.inspection.table_manifests import (
     partition_text,
 )
 from frazil.spark.schema.spark_types import NANOS, spark_type
+from frazil.values import types
 from frazil.values.single_value import InvalidValue, from_binary, to_json
 from frazil.values.transforms import Transform, Void, parse_transform
-from frazil.values.types import (
-    STRING,
-    UNKNOWN,
-    NestedField,
-    SchemaField,
-    StructType,
-    Type,
-    TypeId,
-    fields_by_id,
-)
 from frazil.wire.errors import BadRequest
 
 DATA_FILES: Final = frozenset({0})
@@ -38,7 +29,7 @@ DELETE_FILES: Final = frozenset({1, 2})
 _ALL: Final = DATA_FILES | DELETE_FILES
 _POSITION_DELETES: Final = 1
 _WITHOUT_BOUNDS: Final = frozenset(
-    {TypeId.VARIANT, TypeId.GEOMETRY, TypeId.GEOGRAPHY, TypeId.UNKNOWN}
+    {types.TypeId.VARIANT, types.TypeId.GEOMETRY, types.TypeId.GEOGRAPHY, types.TypeId.UNKNOWN}
 )
 
 
@@ -111,7 +102,7 @@ class PartField:
     field_id: int
     name: str
     transform: Transform
-    type: Type
+    type: types.Type
 
 
 @dataclass(frozen=True)
@@ -121,9 +112,9 @@ class ShownTypes:
     table: Table
 
     @cached_property
-    def columns(self) -> Mapping[int, SchemaField]:
+    def columns(self) -> Mapping[int, types.SchemaField]:
         """The columns and nested fields of the schema."""
-        return fields_by_id(self.table.schema)
+        return types.fields_by_id(self.table.schema)
 
     @cached_property
     def specs(self) -> Mapping[int, tuple[PartField, ...]]:
@@ -153,7 +144,7 @@ class ShownTypes:
         return tuple(
             united[field_id]
             for field_id in sorted(united)
-            if united[field_id].type.type_id is not TypeId.UNKNOWN
+            if united[field_id].type.type_id is not types.TypeId.UNKNOWN
         )
 
     @cached_property
@@ -165,7 +156,7 @@ class ShownTypes:
         return {part.name: shown(part.type, values.get(part.field_id)) for part in self.partition}
 
     @cached_property
-    def leaves(self) -> tuple[SchemaField, ...]:
+    def leaves(self) -> tuple[types.SchemaField, ...]:
         """The columns that have readable metrics, by their names."""
         leaves = (
             column
@@ -180,7 +171,7 @@ class ShownTypes:
             source_id = part["source-ids"][0]
         transform = parse_transform(part["transform"])
         source = self.columns.get(source_id)
-        type_ = UNKNOWN if source is None else transform.result_type(source.field.type)
+        type_ = types.UNKNOWN if source is None else transform.result_type(source.field.type)
         return PartField(int(part["field-id"]), part["name"], transform, type_)
 
 
@@ -328,7 +319,7 @@ class FileTables:
             bounds = {}
             for name in ("lower_bound", "upper_bound"):
                 bound = getattr(summary, name)
-                if bound is not None and part.type.type_id is not TypeId.UNKNOWN:
+                if bound is not None and part.type.type_id is not types.TypeId.UNKNOWN:
                     bound = from_binary(part.type, bound)
                 bounds[name] = partition_text(part.transform, part.type, bound)
             summaries.append(
@@ -344,12 +335,12 @@ class FileTables:
 # --- parts of rows --------------------------------------------------------------------------------
 
 
-def _metrics_type(leaf: SchemaField) -> pa.DataType:
+def _metrics_type(leaf: types.SchemaField) -> pa.DataType:
     bound = arrow_type(leaf.field.type)
     return pa.struct([*_METRICS, pa.field("lower_bound", bound), pa.field("upper_bound", bound)])
 
 
-def _leaf_metrics(leaf: SchemaField, file: Any) -> dict[str, Any]:
+def _leaf_metrics(leaf: types.SchemaField, file: Any) -> dict[str, Any]:
     field_id, type_ = leaf.field.field_id, leaf.field.type
 
     def metric(name: str) -> Any:
@@ -390,13 +381,17 @@ class _PartitionSums:
 # --- types and values -----------------------------------------------------------------------------
 
 
-def arrow_type(type_: Type) -> pa.DataType:
+def arrow_type(type_: types.Type) -> pa.DataType:
     """Return the Arrow type for Spark; text for types that this Spark does not have."""
-    kind = type_ if _is_spark_type(type_) else STRING
-    return spark_arrow_schema(StructType((NestedField(1, "value", kind, False),))).field(0).type
+    kind = type_ if _is_spark_type(type_) else types.STRING
+    return (
+        spark_arrow_schema(types.StructType((types.NestedField(1, "value", kind, False),)))
+        .field(0)
+        .type
+    )
 
 
-def shown(type_: Type, value: Any) -> Any:
+def shown(type_: types.Type, value: Any) -> Any:
     """Return an internal value as pyarrow takes it for `arrow_type`."""
     if value is None:
         return None
@@ -407,7 +402,7 @@ def shown(type_: Type, value: Any) -> Any:
     return value if _is_spark_type(type_) else str(to_json(type_, value))
 
 
-def shown_bound(type_: Type, bound: bytes | None) -> Any:
+def shown_bound(type_: types.Type, bound: bytes | None) -> Any:
     """Return a lower or upper bound; None if it cannot be decoded."""
     try:
         return None if bound is None else shown(type_, from_binary(type_, bound))
@@ -415,7 +410,7 @@ def shown_bound(type_: Type, bound: bytes | None) -> Any:
         return None
 
 
-def _is_spark_type(type_: Type) -> bool:
+def _is_spark_type(type_: types.Type) -> bool:
     try:
         spark_type(type_)
     except BadRequest:

@@ -21,19 +21,8 @@ from frazil.datafiles.portable_table import FileTable
 from frazil.datafiles.writing.row_partitions import PARTITION_PREFIX, source_path, transformed
 from frazil.spark.core.name_matching import quoted
 from frazil.spark.schema.spark_types import WITH_ZONE
-from frazil.values import temporal
+from frazil.values import temporal, transforms
 from frazil.values.partition_proof import PartitionField
-from frazil.values.transforms import (
-    Bucket,
-    Day,
-    Hour,
-    Identity,
-    Month,
-    Transform,
-    Truncate,
-    Void,
-    Year,
-)
 from frazil.values.types import DecimalType, FixedType, StructType, Type, TypeId
 from frazil.wire.errors import BadRequest
 
@@ -62,7 +51,7 @@ def partition_columns(table: FileTable, spec_id: int | None = None) -> dict[str,
 
 def partition_column(field: PartitionField, schema: StructType) -> Column:
     """Return the value of a partition field. It is null if the source column was dropped."""
-    if field.source is None or isinstance(field.transform, Void):
+    if field.source is None or isinstance(field.transform, transforms.Void):
         return fn.lit(None).cast("int")
     source = source_column(schema, field.source_id)
     return transform_column(field.transform, field.source.type, source)
@@ -76,7 +65,7 @@ def source_column(schema: StructType, field_id: int) -> Column:
     return fn.col(quoted(*path))
 
 
-def transform_column(transform: Transform, type_: Type, column: Column) -> Column:
+def transform_column(transform: transforms.Transform, type_: Type, column: Column) -> Column:
     """Return the transform of a column with an Iceberg type. Null stays null."""
     if not transform.accepts(type_):
         raise BadRequest(f"{transform} does not accept the type {type_}")
@@ -115,13 +104,13 @@ def _date(type_: Type, column: Column) -> Column:
     return fn.date_from_unix_date(days.cast("int"))
 
 
-def _hour(_: Transform, type_: Type, column: Column) -> Column:
+def _hour(_: transforms.Transform, type_: Type, column: Column) -> Column:
     if type_.type_id in _WITHOUT_ZONE:
         return fn.unix_date(column.cast("date")) * 24 + fn.hour(column)
     return _floor_div(fn.unix_micros(column), _MICROS_PER_HOUR).cast("int")
 
 
-def _month(_: Transform, type_: Type, column: Column) -> Column:
+def _month(_: transforms.Transform, type_: Type, column: Column) -> Column:
     date = _date(type_, column)
     return (fn.year(date) - _EPOCH_YEAR) * 12 + fn.month(date) - 1
 
@@ -129,13 +118,13 @@ def _month(_: Transform, type_: Type, column: Column) -> Column:
 # --- values -------------------------------------------------------------------------------------
 
 
-def _truncate(transform: Transform, type_: Type, column: Column) -> Column:
+def _truncate(transform: transforms.Transform, type_: Type, column: Column) -> Column:
     """Truncate a value.
 
     The result for the smallest numbers is below the range of the type. It is then of a wider type,
     or Spark reports an overflow.
     """
-    assert isinstance(transform, Truncate)
+    assert isinstance(transform, transforms.Truncate)
     if isinstance(type_, DecimalType):
         return _truncated_decimal(transform, type_, column)
     if type_.type_id in (TypeId.INT, TypeId.LONG):
@@ -144,7 +133,9 @@ def _truncate(transform: Transform, type_: Type, column: Column) -> Column:
     return fn.substring(column, 1, transform.width)
 
 
-def _truncated_decimal(transform: Truncate, type_: DecimalType, column: Column) -> Column:
+def _truncated_decimal(
+    transform: transforms.Truncate, type_: DecimalType, column: Column
+) -> Column:
     if type_.precision == _MAX_PRECISION:
         # Spark loses digits when it subtracts decimals with the maximum precision.
         function = partial(transformed, transform, type_)
@@ -158,8 +149,8 @@ def _truncated_decimal(transform: Truncate, type_: DecimalType, column: Column) 
 # --- buckets ------------------------------------------------------------------------------------
 
 
-def _bucket(transform: Transform, type_: Type, column: Column) -> Column:
-    assert isinstance(transform, Bucket)
+def _bucket(transform: transforms.Transform, type_: Type, column: Column) -> Column:
+    assert isinstance(transform, transforms.Bucket)
     word = _whole_words(type_, column)
     if word is None:
         return arrow_function(partial(transformed, transform, type_), "int")(column)
@@ -182,15 +173,17 @@ def _whole_words(type_: Type, column: Column) -> Column | None:
     return None
 
 
-_COLUMNS: Final[Mapping[type[Transform], Callable[[Transform, Type, Column], Column]]] = {
-    Identity: lambda _, __, column: column,
-    Void: lambda *_: fn.lit(None).cast("int"),
-    Bucket: _bucket,
-    Truncate: _truncate,
-    Year: lambda _, type_, column: fn.year(_date(type_, column)) - _EPOCH_YEAR,
-    Month: _month,
-    Day: lambda _, type_, column: _date(type_, column),
-    Hour: _hour,
+_COLUMNS: Final[
+    Mapping[type[transforms.Transform], Callable[[transforms.Transform, Type, Column], Column]]
+] = {
+    transforms.Identity: lambda _, __, column: column,
+    transforms.Void: lambda *_: fn.lit(None).cast("int"),
+    transforms.Bucket: _bucket,
+    transforms.Truncate: _truncate,
+    transforms.Year: lambda _, type_, column: fn.year(_date(type_, column)) - _EPOCH_YEAR,
+    transforms.Month: _month,
+    transforms.Day: lambda _, type_, column: _date(type_, column),
+    transforms.Hour: _hour,
 }
 
 
