@@ -126,7 +126,9 @@ def literal_of(node: exp.Expression, zone: Zone) -> Literal | None:
     if isinstance(node, exp.Boolean):
         return Literal(Kind.BOOLEAN, bool(node.this))
     if isinstance(node, exp.Neg):
-        return _negated(literal_of(node.this, zone))
+        inner = literal_of(node.this, zone)
+        is_number = inner is not None and inner.kind in NUMBERS
+        return Literal(inner.kind, -inner.value) if inner and is_number else None
     if isinstance(node, exp.HexString):
         return _binary(str(node.this))
     if isinstance(node, exp.Cast):
@@ -141,14 +143,11 @@ def _number(text: str) -> Literal | None:
         return Literal(Kind.INTEGER, int(text))
     if _DECIMAL.fullmatch(text) and text != ".":
         value = Decimal(text)
-        return Literal(Kind.DECIMAL, value) if _fits_decimal(value) else None
+        fits = max(len(value.as_tuple().digits), scale_of(value)) <= _MAX_DIGITS
+        return Literal(Kind.DECIMAL, value) if fits else None
     if _DOUBLE.fullmatch(text):
         return _double(float(text))
     return None
-
-
-def _fits_decimal(value: Decimal) -> bool:
-    return max(len(value.as_tuple().digits), scale_of(value)) <= _MAX_DIGITS
 
 
 def scale_of(value: Decimal) -> int:
@@ -161,12 +160,6 @@ def scale_of(value: Decimal) -> int:
 def _double(value: float) -> Literal | None:
     finite = value == value and abs(value) != float("inf")
     return Literal(Kind.DOUBLE, value) if finite else None
-
-
-def _negated(literal: Literal | None) -> Literal | None:
-    if literal is None or literal.kind not in NUMBERS:
-        return None
-    return Literal(literal.kind, -literal.value)
 
 
 def _binary(digits: str) -> Literal | None:
@@ -187,7 +180,8 @@ def _cast(node: exp.Cast, zone: Zone) -> Literal | None:
     if inner.kind is Kind.NULL:
         return inner
     if to in _INT_BITS:
-        return _as_integer(inner, _INT_BITS[to])
+        limit = 1 << _INT_BITS[to] - 1
+        return inner if inner.kind is Kind.INTEGER and -limit <= inner.value < limit else None
     if to is exp.DataType.Type.DOUBLE and inner.kind in NUMBERS:
         return _double(float(inner.value))
     if to is exp.DataType.Type.FLOAT and inner.kind in NUMBERS:
@@ -206,12 +200,6 @@ def _cast(node: exp.Cast, zone: Zone) -> Literal | None:
         local = local_of(inner.value)
         return None if local is None else Literal(Kind.LOCAL, local)
     return None
-
-
-def _as_integer(inner: Literal, bits: int) -> Literal | None:
-    if inner.kind is not Kind.INTEGER or not -(1 << bits - 1) <= inner.value < 1 << bits - 1:
-        return None
-    return inner
 
 
 def _as_float(value: float) -> Literal | None:

@@ -94,3 +94,28 @@ class Cursor(TextCursor):
         super().__init__(text, tokens)
         if any(token.word == ";" for token in self.tokens):
             raise BadRequest("one statement at a time: there is a semicolon in the middle")
+
+    # --- properties, as in TBLPROPERTIES --------------------------------------------------------
+
+    def properties(self) -> dict[str, str]:
+        """Read `('key' = 'value', key.with.dots = 7)`."""
+
+        def item() -> tuple[str, str]:
+            key = self.property_key()
+            self.accept("=")
+            token = self.peek()
+            if self.at_string:
+                return key, self.string()
+            if token is None or token.kind not in (Kind.NUMBER, Kind.WORD):
+                self.fail("a value")
+            return key, self.take().text
+
+        return dict(self.parenthesized(item))
+
+    def property_keys(self) -> tuple[str, ...]:
+        """Read `('key', key.with.dots)`."""
+        return self.parenthesized(self.property_key)
+
+    def property_key(self) -> str:
+        """Read one key, in quotes or as a name."""
+        return self.string() if self.at_string else ".".join(self.name("a property"))

@@ -21,9 +21,9 @@ from frazil.client.declare.client_table import Snapshot, Table
 from frazil.client.declare.table_history import schema_of, snapshot_at
 from frazil.datafiles.portable_table import PortableTable
 from frazil.datafiles.reading.scan_tasks import ScanTask, split_tasks, task_of
+from frazil.datafiles.reading.task_reader import ScanReading
 from frazil.spark.core.name_matching import NameMatcher
 from frazil.spark.core.write_audit import BRANCH_SETTING, is_audited
-from frazil.spark.executor.file_tasks import ScanReading
 from frazil.spark.executor.worker_tasks import task_settings
 from frazil.spark.schema.spark_types import spark_schema, spark_type
 from frazil.spark.streams.micro_batches import Limits, MicroBatches, Offset, offset_of
