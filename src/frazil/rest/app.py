@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 from frazil.commit.pipeline.pending_requests import IdempotencyKey
 from frazil.read.counters import Histogram, HistogramCounts
-from frazil.rest.access import ANONYMOUS, Access, Principal
+from frazil.rest.access import Access, Principal
 from frazil.rest.call import (
     BodyBudget,
     BodyLimits,
@@ -314,9 +314,7 @@ class _Exchange:
         match = self._app.router.find(self._raw_path)
         is_open = match is not None and all(route.open for route in match.routes.values())
         if not is_open:
-            access = self._app.access
-            authorization = self._headers.get("authorization")
-            self._principal = access.principal_of(authorization) if access.required else ANONYMOUS
+            self._principal = self._app.access.principal_of(self._headers.get("authorization"))
         if match is None:
             raise no_such_route(self._raw_path)
         return match.route(self.method), match.segments

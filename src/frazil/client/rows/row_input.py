@@ -73,7 +73,8 @@ def _table(rows: Any) -> pa.Table | None:
             return pa.Table.from_pandas(rows, preserve_index=False)
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
             raise BadRequest(f"rows: pandas cannot convert them to Arrow: {error}") from None
-    if package == "polars" and hasattr(rows, "columns"):
+    # The name of the class tells, because `columns` of a lazy frame is expensive.
+    if package == "polars" and type(rows).__name__ in ("DataFrame", "LazyFrame"):
         frame = rows.collect() if hasattr(rows, "collect") else rows
         return frame.to_arrow()
     return None
