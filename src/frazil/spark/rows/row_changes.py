@@ -11,7 +11,7 @@ table's name without the namespace.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -21,7 +21,12 @@ from pyspark.sql import functions as fn
 from frazil.client.declare.client_table import Table
 from frazil.client.declare.file_operations import Command
 from frazil.client.declare.table_verbs import TableVerbs
-from frazil.client.rows.write_modes import Mode, check_can_delete_rows, mode_of
+from frazil.client.rows.write_modes import (
+    VECTORS_MIN_FORMAT_VERSION,
+    Mode,
+    check_can_delete_rows,
+    mode_of,
+)
 from frazil.datafiles.arrow.metadata_columns import (
     FILE,
     LAST_UPDATED,
@@ -47,6 +52,7 @@ from frazil.spark.rows.changed_rows import (
     write_changes,
     write_deletes,
 )
+from frazil.spark.rows.row_dependence import has_subquery
 from frazil.spark.schema.schema_evolution import Evolution
 from frazil.spark.writing.frame_writer import WriteOptions
 from frazil.spark.writing.write_commit import Write, commit_files, writing
@@ -68,7 +74,7 @@ def delete(
     The options are those of `row_statement`. Where the plan shows that only whole files match, they
     are removed without reading them.
     """
-    statement = row_statement(context, target, "delete", where, **options)
+    statement = row_statement(context, target, "delete", where, expressions=(where,), **options)
     return run_statement(context, target, lambda: _delete(statement.attempt()))
 
 
@@ -80,7 +86,8 @@ def update(
     **options: Any,
 ) -> Result:
     """Set columns to expressions in the rows that match; the options are as in `delete`."""
-    statement = row_statement(context, target, "update", where, **options)
+    values = (*assignments.values(), where)
+    statement = row_statement(context, target, "update", where, expressions=values, **options)
     return run_statement(context, target, lambda: _update(statement.attempt(), assignments))
 
 
@@ -89,15 +96,22 @@ def row_statement(
     target: Target,
     command: Command,
     where: Condition | None = None,
+    *,
+    expressions: Iterable[Condition | None],
     **options: Any,
 ) -> RowStatement:
-    """Return a statement; the options are its members and those of the client's commits."""
+    """Return a statement; the options are its members and those of the client's commits.
+
+    `expressions` are all that the statement evaluates.
+    """
     known = ("alias", "mode", "conflict_filter", "options", *_COMMIT_OPTIONS)
     unknown = sorted(options.keys() - set(known))
     if unknown:
         raise BadRequest(f"{command}: no option {', '.join(unknown)}; there are {', '.join(known)}")
     commit_options = {name: options.pop(name) for name in _COMMIT_OPTIONS if name in options}
-    return RowStatement(context, target, command, where, commit_options, **options)
+    # A target is pinned where the text of the statement reads it once more.
+    merges_vectors = target.pinned is None and not has_subquery(expressions)
+    return RowStatement(context, target, command, where, commit_options, merges_vectors, **options)
 
 
 @dataclass(frozen=True)
@@ -109,6 +123,8 @@ class RowStatement:
     command: Command
     where: Condition | None
     commit_options: Mapping[str, Any]
+    merges_vectors: bool
+    """Whether the server may merge the statement's deletion vectors with those of others."""
     alias: str | None = None
     mode: str | None = None
     conflict_filter: Filter | None = None
@@ -135,6 +151,7 @@ class RowStatement:
             reads=read.expression,
             is_exact=read.exact,
             conflict_filter=conflict_filter,
+            merges_vectors=self.merges_vectors,
             options=options,
             write_options=replace(self.options or WriteOptions(), command=self.command),
             evolution=Evolution(table.schema),
@@ -152,6 +169,7 @@ class RowAttempt:
     command: Command
     mode: Mode
     conflict_filter: Expression
+    merges_vectors: bool
     options: Mapping[str, Any]
     """Branch, summary, isolation and the like, as the client takes them."""
     evolution: Evolution
@@ -163,6 +181,10 @@ class RowAttempt:
     is_exact: bool
     """Whether `reads` matches exactly those rows."""
     write_options: WriteOptions
+
+    @property
+    def has_vectors(self) -> bool:
+        return self.table.format_version >= VECTORS_MIN_FORMAT_VERSION
 
     @property
     def has_lineage(self) -> bool:
@@ -257,7 +279,11 @@ class RowAttempt:
                 check_can_delete_rows(self.table, self.command)
             deletes = write_deletes(self.context, self.table, touched, write.folder)
             added, removed = (*changes.files, *deletes.added), len(deletes.removed)
-            checks |= {"remove_deletes": deletes.removed, "referenced_data_files": paths}
+            checks |= {
+                "remove_deletes": deletes.removed,
+                "referenced_data_files": paths,
+                "rebase_deletion_vectors": self.merges_vectors and self.has_vectors,
+            }
 
             def declare(table: TableVerbs[Any]) -> Any:
                 return table.row_delta(changes.files, deletes.added, **checks)
