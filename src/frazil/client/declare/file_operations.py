@@ -175,6 +175,7 @@ def row_delta(
     referenced_data_files: Iterable[str],
     options: CheckOptions,
     *,
+    replaced_data_files: Iterable[str] = (),
     rebase_deletion_vectors: bool = False,
 ) -> Overwrite:
     """Build the clauses that Spark's SparkPositionDeltaWrite requests of Java's RowDelta.
@@ -189,9 +190,13 @@ def row_delta(
     conflict_filter = optional_filter_json(options.get("conflict_filter"))
     clauses: list[CommitValidation] = []
     referenced = _referenced_data_files(deletes, referenced_data_files)
+    allowed: tuple[RemoveOperation, ...] = ("DELETE",) if command == "delete" else ()
     if referenced:
-        allowed: tuple[RemoveOperation, ...] = ("DELETE",) if command == "delete" else ()
         clauses.append(RequiredDataFiles(file_paths=referenced, allowed_remove_operations=allowed))
+    replaced = tuple(replaced_data_files)
+    if replaced:
+        allowed = ("REPLACE", *allowed)
+        clauses.append(RequiredDataFiles(file_paths=replaced, allowed_remove_operations=allowed))
     clauses += _removal_clauses(removed, removed_deletes)
     if command != "delete":
         clauses.append(NotAllowedAddedDeleteFiles(filter_json=conflict_filter))

@@ -158,6 +158,7 @@ class TableVerbs(ColumnVerbs[R]):
         remove_data: Iterable[RemovedData] = (),
         remove_deletes: Iterable[RemovedDeletes] = (),
         referenced_data_files: Iterable[str] = (),
+        replaced_data_files: Iterable[str] = (),
         rebase_deletion_vectors: bool = False,
         **options: Unpack[CheckOptions],
     ) -> R:
@@ -165,6 +166,9 @@ class TableVerbs(ColumnVerbs[R]):
 
         `referenced_data_files` are data files that position deletes refer to without naming them in
         `referenced-data-file`.
+
+        `replaced_data_files` are files whose rows a compaction has moved: the vectors are for the
+        new files, and nothing else may have removed the old ones.
 
         With `rebase_deletion_vectors` the server merges the vectors with those that others have
         added to the same data files, unless a row was deleted twice. Use it only if the change
@@ -179,6 +183,7 @@ class TableVerbs(ColumnVerbs[R]):
             remove_deletes,
             referenced_data_files,
             options,
+            replaced_data_files=replaced_data_files,
             rebase_deletion_vectors=rebase_deletion_vectors,
         )
         return self._declare(update, options)
