@@ -44,10 +44,15 @@ from frazil.client.send.catalog_calls import (
     view_path,
     views_path,
 )
-from frazil.client.send.http_transport import DEFAULT_TIMEOUT_S, Answer, HttpTransport, Transport
+from frazil.client.send.http_transport import (
+    DEFAULT_TIMEOUT_S,
+    Answer,
+    HttpTransport,
+    Request,
+    Transport,
+)
 from frazil.client.send.outages import OUTAGE_TIMEOUT_S
 from frazil.client.send.retry_policy import RetryPolicy
-from frazil.client.send.submit import Request
 from frazil.wire.errors import AlreadyExists, BadRequest, CommitStateUnknown, NoSuchView
 from frazil.wire.file_actions import MAIN, Once
 from frazil.wire.identifiers import Identifier, Namespace

@@ -41,9 +41,9 @@ from frazil.client.catalog_config import (
     resolve_catalog,
 )
 from frazil.client.send.catalog_calls import CatalogConfig
-from frazil.client.send.http_transport import DEFAULT_TIMEOUT_S
+from frazil.client.send.http_transport import DEFAULT_TIMEOUT_S, Request
 from frazil.client.send.outages import OutagePolicy, Outages
-from frazil.client.send.submit import Request, SubmitPolicy, submit
+from frazil.client.send.submit import SubmitPolicy, submit
 from frazil.pyiceberg.commit_messages import commit_body, commit_response, translated
 from frazil.pyiceberg.frazil_transaction import (
     FrazilCreateTableTransaction,

@@ -8,7 +8,6 @@ a request that failed.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any, Final
 
 import requests
@@ -20,13 +19,13 @@ from frazil.client.send.http_transport import (
     CONNECT_TIMEOUT_S,
     Answer,
     NotSent,
+    Request,
     SendFailure,
     SentBody,
     Unusable,
     failure_of,
 )
 
-_EMPTY: Final[Mapping[str, str]] = MappingProxyType({})
 _EXPIRED_TOKEN_STATUSES: Final = frozenset({401, 419})
 """Statuses after which RestCatalog requests a new token and retries once."""
 
@@ -40,8 +39,8 @@ class SessionTransport:
         url: Callable[[str], str],
         *,
         timeout_s: float,
-        headers: Mapping[str, str] = _EMPTY,
-        renew_token: Callable[[], None] = lambda: None,
+        headers: Mapping[str, str],
+        renew_token: Callable[[], None],
     ) -> None:
         self._session = session
         self._url = url
@@ -49,31 +48,20 @@ class SessionTransport:
         self._headers = headers
         self._renew_token = renew_token
 
-    def send(
-        self,
-        method: str,
-        path: str,
-        *,
-        body: bytes | None = None,
-        headers: Mapping[str, str] = _EMPTY,
-        query: Mapping[str, str] = _EMPTY,
-    ) -> Answer:
-        url = self._url(path)
-        request = requests.Request(
-            method, url, params=dict(query), data=body, headers={**self._headers, **headers}
-        )
-        answer = self._answer(url, request)
+    def send(self, request: Request) -> Answer:
+        answer = self._answer(request)
         if answer.status in _EXPIRED_TOKEN_STATUSES:
             # The request was refused, so it is safe to send again with a new token.
             self._renew_token()
-            answer = self._answer(url, request)
+            answer = self._answer(request)
         return answer
 
-    def _answer(self, url: str, request: requests.Request) -> Answer:
+    def _answer(self, request: Request) -> Answer:
+        url = self._url(request.path)
         settings = self._session.merge_environment_settings(url, {}, None, None, None)
         try:
             answer = self._session.send(
-                self._prepared(request),
+                self._prepared(url, request),
                 timeout=(min(CONNECT_TIMEOUT_S, self._timeout_s), self._timeout_s),
                 allow_redirects=False,
                 **settings,
@@ -83,10 +71,17 @@ class SessionTransport:
         headers_of_answer = {name.lower(): value for name, value in answer.headers.items()}
         return Answer(answer.status_code, headers_of_answer, answer.content)
 
-    def _prepared(self, request: requests.Request) -> requests.PreparedRequest:
+    def _prepared(self, url: str, request: Request) -> requests.PreparedRequest:
         """Add authentication, which may itself call a server that refuses or does not answer."""
+        unprepared = requests.Request(
+            request.method,
+            url,
+            params=dict(request.query),
+            data=request.body,
+            headers={**self._headers, **request.headers},
+        )
         try:
-            return self._session.prepare_request(request)
+            return self._session.prepare_request(unprepared)
         except (requests.ConnectionError, requests.Timeout) as error:
             raise NotSent(f"the request was not prepared: {error}") from error
         except Exception as error:

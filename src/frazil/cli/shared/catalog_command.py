@@ -11,7 +11,7 @@ import json
 import logging
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -51,7 +51,7 @@ from frazil.wire.frazil_properties import OUTAGE_TIMEOUT
 
 if TYPE_CHECKING:
     from frazil.client.catalog_client import Client
-    from frazil.client.send.http_transport import Answer, HttpTransport, Transport
+    from frazil.client.send.http_transport import Answer, HttpTransport, Request, Transport
 
 
 CONFLICT: Final = 3
@@ -180,8 +180,8 @@ def reported(choice: CatalogChoice, save_conflict: str | None = None) -> Iterato
         yield
     except (BadName, ConfigError) as error:
         fail(str(error), output, USAGE_ERROR)
-    except DryRunRequest as request:
-        print_dry_run(request, output)
+    except DryRunRequest as dry_run:
+        print_dry_run(dry_run.request, output)
     except NotAuthorized as error:
         _end(NotAuthorized(f"{error.message}{_token_hint(choice)}"), output, save_conflict)
     except FrazilError as error:
@@ -278,20 +278,9 @@ class DryRunRequest(FrazilError):
     It is an error that proves that nothing was committed, so written files are removed.
     """
 
-    def __init__(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> None:
-        super().__init__(f"{method} {path} was not sent")
-        self.method = method
-        self.path = path
-        self.request_headers = dict(headers)
-        self.request_body = body
-
-    def document(self) -> dict[str, Any]:
-        return {
-            "method": self.method,
-            "path": f"/v1/{self.path}",
-            "headers": self.request_headers,
-            "body": json.loads(self.request_body) if self.request_body else None,
-        }
+    def __init__(self, request: Request) -> None:
+        super().__init__(f"{request.method} {request.path} was not sent")
+        self.request = request
 
 
 class DryRunTransport:
@@ -300,40 +289,35 @@ class DryRunTransport:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
-    def send(
-        self,
-        method: str,
-        path: str,
-        *,
-        body: bytes | None = None,
-        headers: Mapping[str, str] | None = None,
-        query: Mapping[str, str] | None = None,
-    ) -> Answer:
-        if _changes_nothing(method, path, body):
-            return self._transport.send(
-                method, path, body=body, headers=headers or {}, query=query or {}
-            )
-        raise DryRunRequest(method, path, headers or {}, body or b"")
+    def send(self, request: Request) -> Answer:
+        if not _changes_nothing(request):
+            raise DryRunRequest(request)
+        return self._transport.send(request)
 
 
-def _changes_nothing(method: str, path: str, body: bytes | None) -> bool:
+def _changes_nothing(request: Request) -> bool:
     """Check for reads, scan planning, and staged tables, which only their first change creates."""
-    if method in _READ_METHODS or _PLANNING_PATH.fullmatch(path) is not None:
+    if request.method in _READ_METHODS or _PLANNING_PATH.fullmatch(request.path) is not None:
         return True
-    if method != "POST" or not path.endswith("/tables"):
+    if request.method != "POST" or not request.path.endswith("/tables"):
         return False
-    return bool(json.loads(body or b"{}").get("stage-create"))
+    return bool(json.loads(request.body or b"{}").get("stage-create"))
 
 
-def print_dry_run(request: DryRunRequest, output: Output) -> NoReturn:
+def print_dry_run(request: Request, output: Output) -> NoReturn:
     """Print the request that would have been sent, and end the command."""
-    document = request.document()
+    document = {
+        "method": request.method,
+        "path": f"/v1/{request.path}",
+        "headers": dict(request.headers),
+        "body": json.loads(request.body) if request.body else None,
+    }
     if output is Output.JSON:
         print_json(document)
     else:
         typer.echo("nothing was sent; without --dry-run this request would be sent:", err=True)
-        typer.echo(f"{document['method']} {document['path']}")
-        for name, value in document["headers"].items():
+        typer.echo(f"{request.method} {document['path']}")
+        for name, value in request.headers.items():
             typer.echo(f"{name}: {value}")
         typer.echo()
         print_json(document["body"])

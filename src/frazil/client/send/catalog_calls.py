@@ -13,10 +13,10 @@ from urllib.parse import quote
 
 import msgspec
 
-from frazil.client.send.http_transport import Answer, Transport
+from frazil.client.send.http_transport import Answer, Request, Transport
 from frazil.client.send.outages import OUTAGE_TIMEOUT_S, OutagePolicy, Outages
 from frazil.client.send.retry_policy import Clock, RetryBudget, RetryPolicy
-from frazil.client.send.submit import Accepted, Request, SubmitPolicy, read, submit
+from frazil.client.send.submit import Accepted, SubmitPolicy, read, submit
 from frazil.wire.errors import FrazilError
 from frazil.wire.identifiers import Identifier, Namespace, check_identifier, check_namespace
 

@@ -20,12 +20,19 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 from uuid import UUID
 
 from frazil.client.send.error_answers import CatalogUnreachable, error_of
-from frazil.client.send.http_transport import Answer, AnswerLost, NotSent, SendFailure, Transport
+from frazil.client.send.http_transport import (
+    Answer,
+    AnswerLost,
+    NotSent,
+    Request,
+    SendFailure,
+    Transport,
+)
 from frazil.client.send.outages import AWAY_STATUSES, Outages, OutageWait, seconds_text
 from frazil.client.send.retry_policy import Clock, RetryBudget, RetryPolicy
 from frazil.wire.errors import CommitFailed, CommitStateUnknown, FrazilError
@@ -35,17 +42,6 @@ _RETRIED_READ_STATUSES: Final = frozenset({429, 500})
 _INCONCLUSIVE_STATUSES: Final = frozenset({401, 403, 404, 405, 413, 415, 422})
 """Statuses that do not show what happened to an earlier attempt whose response was lost. The server
 sends them before it looks up the key, or because the table has been dropped since."""
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """The bytes of one attempt."""
-
-    method: str
-    path: str
-    body: bytes | None = None
-    headers: Mapping[str, str] = field(default_factory=dict)
-    query: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +93,7 @@ def read(
     outage = OutageWait(outages, retries, clock)
     while True:
         try:
-            answer = outage.answer(lambda: _send(transport, request, request.headers))
+            answer = outage.answer(lambda: transport.send(request))
         except SendFailure as error:
             raise _unreachable(error, outage) from error
         if answer.status < 300 or (missing_is_answer and answer.status == 404):
@@ -142,7 +138,6 @@ class _Delivery:
         self, transport: Transport, request: Request, policy: SubmitPolicy, budget: RetryBudget
     ) -> None:
         self._transport = transport
-        self._request = request
         self._policy = policy
         self._budget = budget
         self._outage = OutageWait(policy.outages, policy.retries, policy.clock)
@@ -151,9 +146,9 @@ class _Delivery:
         self._in_doubt = False
         """An attempt may have been executed although its response is missing."""
         self.attempts = 0
-        self._headers = dict(request.headers)
         if policy.key_lifetime_s is not None:
-            self._headers[KEY_HEADER] = str(new_key())
+            request = replace(request, headers={**request.headers, KEY_HEADER: str(new_key())})
+        self._request = request
 
     def outcome(self) -> Answer:
         while True:
@@ -177,7 +172,7 @@ class _Delivery:
             self._first_sent_s = self._policy.clock.now_s()
         self.attempts += 1
         try:
-            answer = _send(self._transport, self._request, self._headers)
+            answer = self._transport.send(self._request)
         except AnswerLost:
             self._doubt()
             raise
@@ -238,12 +233,6 @@ def _unreachable(error: SendFailure, outage: OutageWait) -> CatalogUnreachable:
 
 def _waited(error: SendFailure, outage: OutageWait) -> str:
     return f"{error}; waited {seconds_text(outage.waited_s)}" if outage.waited_s else str(error)
-
-
-def _send(transport: Transport, request: Request, headers: Mapping[str, str]) -> Answer:
-    return transport.send(
-        request.method, request.path, body=request.body, headers=headers, query=request.query
-    )
 
 
 def _is_from_catalog(answer: Answer) -> bool:
