@@ -44,14 +44,13 @@ from frazil.client.send.catalog_calls import CatalogConfig
 from frazil.client.send.http_transport import DEFAULT_TIMEOUT_S, Request
 from frazil.client.send.outages import OutagePolicy, Outages
 from frazil.client.send.submit import SubmitPolicy, submit
+from frazil.pyiceberg.catalog_session import SessionTransport, make_patient
 from frazil.pyiceberg.commit_messages import commit_body, commit_response, translated
 from frazil.pyiceberg.frazil_transaction import (
     FrazilCreateTableTransaction,
     FrazilTable,
 )
-from frazil.pyiceberg.session_transport import SessionTransport
 from frazil.pyiceberg.transaction_base import copy_as
-from frazil.pyiceberg.waiting_session import make_patient
 from frazil.wire.errors import FrazilError
 from frazil.wire.frazil_properties import REQUEST_TIMEOUT, check_catalog_properties
 

@@ -12,12 +12,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from frazil.version import __version__
+
 if TYPE_CHECKING:
     import urllib3
 
 DEFAULT_TIMEOUT_S: Final = 60.0
 CONNECT_TIMEOUT_S: Final = 10.0
 _MAX_CONNECTIONS: Final = 16
+_PROBE_TIMEOUT_S: Final = 2.0
+_NOT_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"})
+"""Reasons of OpenSSL for an answer that is not TLS."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +116,7 @@ class HttpTransport:
             self._tls["ca_certs"] = ca_file
         if client_certificate is not None:
             self._tls["cert_file"], self._tls["key_file"] = client_certificate
-        self._headers = {"Accept": "application/json", "User-Agent": _user_agent()}
+        self._headers = {"Accept": "application/json", "User-Agent": f"frazil/{__version__}"}
         self._headers.update(headers or {})
         if token is not None:
             self._headers["Authorization"] = f"Bearer {token}"
@@ -157,9 +162,7 @@ class HttpTransport:
         """Return what is wrong if the server speaks the other one of http and https."""
         from urllib3 import exceptions
 
-        from frazil.client.send.scheme_check import other_scheme
-
-        scheme = other_scheme(self._base, error)
+        scheme = _other_scheme(self._base, error)
         if scheme is None:
             # The check itself may take seconds. A connection that was refused shows nothing.
             self._knows_scheme = not isinstance(error, exceptions.NewConnectionError)
@@ -248,7 +251,42 @@ def _short(error: object) -> str | None:
     return None
 
 
-def _user_agent() -> str:
-    from frazil.version import __version__
+# --- http or https --------------------------------------------------------------------------------
 
-    return f"frazil/{__version__}"
+
+def _other_scheme(url: str, error: Exception) -> str | None:
+    """Return the scheme that the server speaks if the failure comes from using the other one."""
+    import ssl
+    from http.client import RemoteDisconnected
+    from urllib.parse import urlsplit
+
+    from urllib3 import exceptions
+
+    parts = urlsplit(url)
+    if parts.scheme == "https":
+        reason = error.args[0] if isinstance(error, exceptions.SSLError) and error.args else None
+        plain = isinstance(reason, ssl.SSLError) and reason.reason in _NOT_TLS
+        return "http" if plain else None
+    # A TLS server closes the connection without an answer, like a server that has crashed.
+    closed = isinstance(error, exceptions.ProtocolError) and isinstance(
+        error.args[-1], RemoteDisconnected | ConnectionResetError
+    )
+    return "https" if closed and _speaks_tls(parts.hostname or "", parts.port or 80) else None
+
+
+def _speaks_tls(host: str, port: int) -> bool:
+    import socket
+    import ssl
+
+    # Nothing is sent on this connection, so the certificate does not matter.
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    try:
+        with (
+            socket.create_connection((host, port), timeout=_PROBE_TIMEOUT_S) as connection,
+            context.wrap_socket(connection, server_hostname=host),
+        ):
+            return True
+    except OSError:
+        return False
