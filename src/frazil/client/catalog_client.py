@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
 from msgspec import Struct
@@ -19,6 +19,11 @@ from frazil.client.declare import view_updates
 from frazil.client.declare.client_table import Snapshot, SnapshotChoice, Table
 from frazil.client.declare.client_view import LoadedView, View
 from frazil.client.declare.metadata_updates import creation
+from frazil.client.declare.table_definition import (
+    CreateOptions,
+    SchemaInput,
+    creation_request,
+)
 from frazil.client.declare.table_verbs import (
     CatalogVerbs,
     Change,
@@ -28,7 +33,7 @@ from frazil.client.declare.table_verbs import (
     TableName,
     Transaction,
 )
-from frazil.client.declare.view_updates import ViewDefinition
+from frazil.client.declare.view_updates import ViewOptions, ViewText
 from frazil.client.rows.row_verbs import CatalogRowVerbs
 from frazil.client.send.catalog_calls import (
     NAMESPACE_SEPARATOR,
@@ -71,7 +76,6 @@ from frazil.wire.rest_updates import AssertTableUUID, TableRequirement
 
 if TYPE_CHECKING:
     from frazil.client.declare.scan_plans import Plan, PlanExtras
-    from frazil.client.declare.table_definition import CreateOptions, SchemaInput
     from frazil.wire.scan_planning import PlanTableScanRequest
 
 _MINIMAL = {"Prefer": "return=minimal"}
@@ -93,17 +97,6 @@ class _Committed(Struct, frozen=True, rename="kebab"):
 
 class _CommittedTables(Struct, frozen=True):
     tables: tuple[_Committed, ...]
-
-
-class ViewOptions(TypedDict, total=False):
-    """Optional parts of a version of a view, with those that belong to the whole view."""
-
-    default_namespace: Namespace | None
-    """Where unqualified names of the text belong; by default the view's own namespace."""
-    default_catalog: str | None
-    location: str | None
-    properties: Mapping[str, str]
-    summary: Mapping[str, str]
 
 
 class Client(CatalogVerbs[Commit], CatalogRowVerbs):
@@ -249,10 +242,7 @@ class Client(CatalogVerbs[Commit], CatalogRowVerbs):
         return self.load_table(name)
 
     def stage_table(
-        self,
-        name: IdentifierName,
-        schema: SchemaInput,
-        **options: Unpack[CreateOptions],
+        self, name: IdentifierName, schema: SchemaInput, **options: Unpack[CreateOptions]
     ) -> Table:
         """Return a table that its first change creates: it appears with its data, or not at all."""
         return self._create(name, schema, options, stage=True)
@@ -260,8 +250,6 @@ class Client(CatalogVerbs[Commit], CatalogRowVerbs):
     def _create(
         self, name: IdentifierName, schema: SchemaInput, options: CreateOptions, *, stage: bool
     ) -> Table:
-        from frazil.client.declare.table_definition import creation_request
-
         identifier = identifier_of(name)
         request = creation_request(identifier, schema, options, stage=stage)
         answer = self._post(tables_path(identifier.namespace), request)
@@ -269,11 +257,7 @@ class Client(CatalogVerbs[Commit], CatalogRowVerbs):
         return replace(table, is_staged=stage)
 
     def register_table(
-        self,
-        name: IdentifierName,
-        metadata_location: str,
-        *,
-        overwrite: bool = False,
+        self, name: IdentifierName, metadata_location: str, *, overwrite: bool = False
     ) -> Table:
         identifier = identifier_of(name)
         request = RegisterTableRequest(identifier.name, metadata_location, overwrite)
@@ -287,20 +271,11 @@ class Client(CatalogVerbs[Commit], CatalogRowVerbs):
 
     def unregister_table(self, name: IdentifierName) -> str:
         """Remove a table from the catalog without its files; return its metadata location."""
-        path = self._calls.path(f"{table_path(identifier_of(name))}/unregister")
-        request = Request("POST", path)
-        answer = self._calls.submit(lambda: request).answer
+        answer = self._post(f"{table_path(identifier_of(name))}/unregister")
         return decode(answer, _Loaded, CommitStateUnknown).metadata_location or ""
 
-    def rename_table(
-        self,
-        name: IdentifierName,
-        to: IdentifierName,
-    ) -> None:
-        request = RenameTableRequest(
-            table_identifier(identifier_of(name)), table_identifier(identifier_of(to))
-        )
-        self._post("tables/rename", request)
+    def rename_table(self, name: IdentifierName, to: IdentifierName) -> None:
+        self._rename("tables", name, to)
 
     def history(self, table: TableName, ref: str | int = MAIN) -> list[Snapshot]:
         """Load the snapshots of a branch or tag, newest first; an empty table has none.
@@ -328,7 +303,7 @@ class Client(CatalogVerbs[Commit], CatalogRowVerbs):
         self,
         name: IdentifierName,
         schema: SchemaInput,
-        sql: str | Mapping[str, str],
+        sql: ViewText,
         **options: Unpack[ViewOptions],
     ) -> View:
         """Create a view. `sql` is a text in Spark's dialect, or has the texts by dialect.
@@ -336,7 +311,7 @@ class Client(CatalogVerbs[Commit], CatalogRowVerbs):
         `schema` describes the columns of the query, as for `create_table`.
         """
         identifier = identifier_of(name)
-        request = view_updates.creation(identifier, ViewDefinition(schema, sql, **options))
+        request = view_updates.creation(identifier, schema, sql, options)
         answer = self._post(views_path(identifier.namespace), request)
         return decode(answer, LoadedView, CommitStateUnknown).view(identifier)
 
@@ -344,15 +319,16 @@ class Client(CatalogVerbs[Commit], CatalogRowVerbs):
         self,
         name: IdentifierName,
         schema: SchemaInput,
-        sql: str | Mapping[str, str],
+        sql: ViewText,
         *,
         or_create: bool = False,
         **options: Unpack[ViewOptions],
     ) -> View:
         """Give a view a new version. `properties` are set; the view keeps its others."""
-        definition = ViewDefinition(schema, sql, **options)
         if not or_create:
-            return self._change_view(name, lambda view: view_updates.replacement(view, definition))
+            return self._change_view(
+                name, lambda view: view_updates.replacement(view, schema, sql, options)
+            )
         try:
             return self.replace_view(name, schema, sql, **options)
         except NoSuchView:
@@ -378,10 +354,7 @@ class Client(CatalogVerbs[Commit], CatalogRowVerbs):
         )
 
     def rename_view(self, name: IdentifierName, to: IdentifierName) -> None:
-        request = RenameTableRequest(
-            table_identifier(identifier_of(name)), table_identifier(identifier_of(to))
-        )
-        self._post("views/rename", request)
+        self._rename("views", name, to)
 
     def drop_view(self, name: IdentifierName) -> None:
         self._delete(view_path(identifier_of(name)))
@@ -492,10 +465,14 @@ class Client(CatalogVerbs[Commit], CatalogRowVerbs):
             for item in page["identifiers"]
         ]
 
-    def _post(self, path: str, request: Struct) -> Answer:
-        body = msgspec.json.encode(request)
+    def _post(self, path: str, request: Struct | None = None) -> Answer:
+        body = None if request is None else msgspec.json.encode(request)
         post = Request("POST", self._calls.path(path), body)
         return self._calls.submit(lambda: post).answer
+
+    def _rename(self, kind: str, name: IdentifierName, to: IdentifierName) -> None:
+        old, new = (table_identifier(identifier_of(each)) for each in (name, to))
+        self._post(f"{kind}/rename", RenameTableRequest(old, new))
 
     def _delete(self, path: str, query: Mapping[str, str] | None = None) -> None:
         delete = Request("DELETE", self._calls.path(path), query=query or {})

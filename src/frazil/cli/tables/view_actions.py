@@ -28,8 +28,8 @@ from frazil.values.types import fields_by_id
 from frazil.wire.errors import NoSuchNamespace, NoSuchView
 
 if TYPE_CHECKING:
-    from frazil.client.catalog_client import ViewOptions
     from frazil.client.declare.client_view import View, ViewVersion
+    from frazil.client.declare.view_updates import ViewOptions
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias, TypedDict
 
 import msgspec
 from msgspec import Raw
 
 from frazil.client.declare.client_view import SPARK_DIALECT, View
+from frazil.client.declare.file_operations import check_options
+from frazil.client.declare.metadata_updates import LAST_ADDED
 from frazil.client.declare.table_definition import SchemaInput, schema_document
 from frazil.wire.errors import BadRequest
 from frazil.wire.identifiers import Identifier, Namespace
@@ -26,54 +27,57 @@ from frazil.wire.rest_updates import (
     ViewUpdate,
 )
 
-LAST_ADDED = -1
-"""The schema or version that the same request adds."""
 _FIRST_VERSION = 1
 _ALL_TYPES = "3"
 """The version of tables that has all types. A view's own version does not limit them."""
 
 
-@dataclass(frozen=True)
-class ViewDefinition:
-    """What a version of a view consists of."""
+class ViewOptions(TypedDict, total=False):
+    """Optional parts of a version of a view, with those that belong to the whole view."""
 
-    schema: SchemaInput
-    sql: str | Mapping[str, str]
-    """A text in Spark's dialect, or texts by dialect."""
-    default_namespace: Namespace | None = None
-    """Where unqualified names belong; None: the namespace of the view."""
-    default_catalog: str | None = None
-    """None: the catalog of the view."""
-    location: str | None = None
-    properties: Mapping[str, str] = field(default_factory=dict)
-    summary: Mapping[str, str] = field(default_factory=dict)
+    default_namespace: Namespace | None
+    """Where unqualified names of the text belong; by default the view's own namespace."""
+    default_catalog: str | None
+    """By default the catalog of the view."""
+    location: str | None
+    properties: Mapping[str, str]
+    summary: Mapping[str, str]
 
 
-def creation(identifier: Identifier, definition: ViewDefinition) -> CreateViewRequest:
+ViewText: TypeAlias = str | Mapping[str, str]
+"""A text in Spark's dialect, or texts by dialect."""
+
+
+def creation(
+    identifier: Identifier, schema: SchemaInput, sql: ViewText, options: ViewOptions
+) -> CreateViewRequest:
     """Return the request that creates the view."""
     return CreateViewRequest(
         name=identifier.name,
-        schema=_schema(definition),
-        view_version=_version(identifier, definition, _FIRST_VERSION, 0),
-        location=definition.location,
-        properties=dict(definition.properties),
+        schema=_schema(schema),
+        view_version=_version(identifier, sql, options, _FIRST_VERSION, 0),
+        location=options.get("location"),
+        properties=dict(options.get("properties", {})),
     )
 
 
-def replacement(view: View, definition: ViewDefinition) -> CommitViewRequest:
+def replacement(
+    view: View, schema: SchemaInput, sql: ViewText, options: ViewOptions
+) -> CommitViewRequest:
     """Return the request that adds a version and makes it current.
 
-    Properties that the definition does not name stay.
+    Properties that the options do not name stay.
     """
     version_id = max(version.version_id for version in view.versions) + 1
     updates: list[ViewUpdate] = []
-    if definition.properties:
-        updates.append(SetProperties(updates=dict(definition.properties)))
-    if definition.location is not None:
-        updates.append(SetLocation(location=definition.location))
+    if properties := options.get("properties"):
+        updates.append(SetProperties(updates=dict(properties)))
+    if (location := options.get("location")) is not None:
+        updates.append(SetLocation(location=location))
+    version = _version(view.identifier, sql, options, version_id, LAST_ADDED)
     updates += [
-        AddSchema(schema=_schema(definition)),
-        AddViewVersion(view_version=_version(view.identifier, definition, version_id, LAST_ADDED)),
+        AddSchema(schema=_schema(schema)),
+        AddViewVersion(view_version=version),
         SetCurrentViewVersion(view_version_id=LAST_ADDED),
     ]
     return _request(view, *updates)
@@ -99,30 +103,26 @@ def _request(view: View, *updates: ViewUpdate) -> CommitViewRequest:
 
 
 def _version(
-    identifier: Identifier, definition: ViewDefinition, version_id: int, schema_id: int
+    identifier: Identifier, sql: ViewText, options: ViewOptions, version_id: int, schema_id: int
 ) -> Raw:
-    sql = definition.sql
+    check_options(options, ViewOptions)
     texts = {SPARK_DIALECT: sql} if isinstance(sql, str) else sql
-    namespace = definition.default_namespace
+    namespace = options.get("default_namespace")
     document: dict[str, Any] = {
         "version-id": version_id,
         "schema-id": schema_id,
         "timestamp-ms": time.time_ns() // 1_000_000,
-        "summary": dict(definition.summary),
+        "summary": dict(options.get("summary", {})),
         "default-namespace": list(identifier.namespace if namespace is None else namespace),
         "representations": [
             {"type": "sql", "dialect": dialect, "sql": text} for dialect, text in texts.items()
         ],
     }
-    if definition.default_catalog is not None:
-        document["default-catalog"] = definition.default_catalog
-    return _raw(document)
-
-
-def _schema(definition: ViewDefinition) -> Raw:
-    document = schema_document(definition.schema, {"format-version": _ALL_TYPES})
-    return _raw({"schema-id": 0, **document})
-
-
-def _raw(document: Mapping[str, Any]) -> Raw:
+    if (catalog := options.get("default_catalog")) is not None:
+        document["default-catalog"] = catalog
     return Raw(msgspec.json.encode(document))
+
+
+def _schema(schema: SchemaInput) -> Raw:
+    document = schema_document(schema, {"format-version": _ALL_TYPES})
+    return Raw(msgspec.json.encode({"schema-id": 0, **document}))
