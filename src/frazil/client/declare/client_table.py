@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -17,6 +18,7 @@ from msgspec import Struct, convert
 from frazil.client.declare.table_verbs import Change, Commit, TableVerbs
 from frazil.client.rows.row_verbs import RowVerbs
 from frazil.datafiles.portable_table import TableMetadataMixin
+from frazil.values.types import StructType
 from frazil.wire.errors import BadRequest, NotFound
 from frazil.wire.file_actions import MAIN
 from frazil.wire.identifiers import Identifier
@@ -214,3 +216,27 @@ class Table(TableMetadataMixin, TableVerbs[Commit], RowVerbs):
         if self.committer is None:
             raise BadRequest(f"{self} was not loaded by a client, so nothing can be committed")
         return self.committer(self, change)
+
+
+# --- history --------------------------------------------------------------------------------------
+
+
+def snapshot_at(table: Table, timestamp_ms: int) -> int:
+    """Return the snapshot that was main's head then: the last of the log at or before that time."""
+    snapshot_id: int | None = None
+    for entry in table.metadata.get("snapshot-log") or []:
+        if entry["timestamp-ms"] <= timestamp_ms:
+            snapshot_id = int(entry["snapshot-id"])
+    if snapshot_id is None:
+        time = datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat()
+        raise NotFound(f"{table} had no snapshot at {time}")
+    return snapshot_id
+
+
+def schema_of(table: Table, snapshot_id: int) -> StructType:
+    """Return a snapshot's schema; the table's if an old writer did not name it."""
+    schema_id = table.snapshot(snapshot_id).schema_id
+    known = {schema.get("schema-id") for schema in table.metadata["schemas"]}
+    if schema_id is None or schema_id not in known:
+        return table.schema
+    return table.schema_by_id(schema_id)

@@ -18,8 +18,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from frazil.client.declare.client_table import Table
-from frazil.client.declare.table_history import schema_of, snapshot_at
+from frazil.client.declare.client_table import Table, schema_of, snapshot_at
 from frazil.client.rows.row_files import thread_count
 from frazil.client.rows.row_filters import RowFilter
 from frazil.datafiles.arrow.arrow_types import arrow_schema
