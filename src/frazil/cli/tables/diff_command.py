@@ -39,7 +39,7 @@ def run(choice: CatalogChoice, name: str, old_text: str, new_text: str) -> None:
     }
     changes: FileChanges | None = None
     try:
-        with open_files(choice, table) as files:
+        with open_files(table) as files:
             changes = files.changes(old, new)
     except FilesUnavailable as error:
         document |= {"files": None, **summed(table, old, new)}

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from frazil.cli.shared.catalog_command import CatalogChoice, progress
+from frazil.cli.shared.catalog_command import progress
 from frazil.extras import install_command
 from frazil.wire.errors import BadRequest, ValidationError
 
@@ -213,13 +213,12 @@ def _partition_text(table: Table, spec_id: int) -> Callable[[Sequence[Any]], str
 
 
 @contextmanager
-def open_files(choice: CatalogChoice, table: Table) -> Iterator[FileReader]:
+def open_files(table: Table) -> Iterator[FileReader]:
     """Open a reader of the table's files, with a progress bar; may raise FilesUnavailable."""
-    properties = choice.store_properties()
     with _explain_errors(table):
         from frazil.read.manifest_cache import ManifestCache, ManifestReader
 
-        store = _open_store({**properties, **table.config})
+        store = _open_store(table.config)
     try:
         with progress("reading manifests") as advance:
             reader = ManifestReader(ManifestCache(), store, lambda location: None)

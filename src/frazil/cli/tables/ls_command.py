@@ -9,7 +9,6 @@ import typer
 
 from frazil.cli.shared.catalog_command import CatalogChoice
 from frazil.cli.shared.printing import count_text, plain, print_json, print_table, size_text
-from frazil.cli.shared.setting_options import FAILURE, fail
 from frazil.cli.shared.typed_names import BadName, namespace_name, table_and_ref
 from frazil.cli.tables.live_files import FilesUnavailable, LiveFile, open_files
 from frazil.cli.tables.snapshot_text import find_snapshot, total_text
@@ -71,7 +70,7 @@ def _namespace(choice: CatalogChoice, client: Client, namespace: tuple[str, ...]
     except NoSuchNamespace:
         if len(namespace) > 1 and client.view_exists(namespace):
             view = ".".join(namespace)
-            fail(f"{view} is a view, so it has no files: see `frazil show`", choice.output, FAILURE)
+            choice.fail(f"{view} is a view, so it has no files: see `frazil show`")
         raise
     tables, views = sorted(client.list_tables(namespace)), sorted(client.list_views(namespace))
     if choice.as_json:
@@ -100,12 +99,12 @@ def _identifier(identifier: Identifier) -> dict[str, Any]:
 def _files(choice: CatalogChoice, table: Table, ref: str | None) -> None:
     snapshot = find_snapshot(table, ref or MAIN)
     try:
-        with open_files(choice, table) as files:
+        with open_files(table) as files:
             live_files = files.live(snapshot)
     except FilesUnavailable as error:
         total = None if snapshot is None else total_text(snapshot.summary)
         known = f" By its summary the snapshot has {total}." if total else ""
-        fail(f"{error}.{known} To see the files: {error.fix}", choice.output, FAILURE)
+        choice.fail(f"{error}.{known} To see the files: {error.fix}")
     live_files.sort(key=lambda file: (file.content != "data", file.partition, file.key[0]))
     if choice.as_json:
         print_json(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from frazil.cli.shared.catalog_command import CatalogChoice, usage
+from frazil.cli.shared.catalog_command import CatalogChoice
 from frazil.cli.shared.printing import (
     heading,
     plain,
@@ -27,7 +27,7 @@ from frazil.cli.tables.snapshot_text import (
     total_text,
     writer_keys,
 )
-from frazil.cli.tables.view_actions import show_view
+from frazil.cli.tables.view_commands import show_view
 from frazil.values.types import fields_by_id
 from frazil.wire.errors import NoSuchTable, NotFound
 from frazil.wire.file_actions import MAIN
@@ -181,7 +181,7 @@ def _field_text(field: Mapping[str, Any], names: Mapping[int, str]) -> str:
 def log(choice: CatalogChoice, name: str, limit: int | None, every: bool) -> None:
     identifier, ref = table_and_ref(name)
     if every and ref is not None:
-        usage("--all shows every snapshot, so it cannot be combined with a ref", choice.output)
+        choice.usage("--all shows every snapshot, so it cannot be combined with a ref")
     with choice.connect() as client:
         table = client.load_table(identifier)
     snapshots = _all(table) if every else _history(table, ref or MAIN)
