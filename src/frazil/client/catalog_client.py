@@ -75,8 +75,8 @@ from frazil.wire.rest_messages import (
 from frazil.wire.rest_updates import AssertTableUUID, TableRequirement
 
 if TYPE_CHECKING:
-    from frazil.client.declare.scan_plans import Plan, PlanExtras
-    from frazil.wire.scan_planning import PlanTableScanRequest
+    from frazil.client.declare.scan_plans import Plan, PlanOptions
+    from frazil.wire.filter_builders import Filter
 
 _MINIMAL = {"Prefer": "return=minimal"}
 
@@ -447,16 +447,11 @@ class Client(CatalogVerbs[Commit], CatalogRowVerbs):
             raise BadRequest(f"{table} is another table now than when it was loaded: load it again")
         return loaded
 
-    def _plan(
-        self,
-        table: Table,
-        request: PlanTableScanRequest,
-        extras: PlanExtras,
-        max_files: int | None,
-    ) -> Plan:
-        from frazil.client.declare.scan_plans import Planning
+    def _plan(self, table: Table, filter: Filter | None, options: PlanOptions) -> Plan:
+        from frazil.client.declare.scan_plans import Planning, plan_request
 
-        return Planning(self._calls, table.identifier, extras).plan(request, max_files)
+        request = plan_request(table, filter, options)
+        return Planning(self._calls, table.identifier, options).plan(request)
 
     def _identifiers(self, path: str) -> list[Identifier]:
         return [
