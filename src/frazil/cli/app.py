@@ -103,9 +103,7 @@ def doctor(
     resolved: Resolved,
     require: Annotated[
         list[str] | None,
-        typer.Option(
-            "--require", metavar="CHECK", help="Fail if this optional check does not pass."
-        ),
+        typer.Option(metavar="CHECK", help="Fail if this optional check does not pass."),
     ] = None,
     output: OutputOption = Output.TEXT,
 ) -> None:

@@ -165,19 +165,16 @@ def load(
     partitioned_by: Annotated[
         list[str] | None,
         typer.Option(
-            "--partitioned-by",
             metavar="TERM",
             help="With --create: a column or a transform, such as day(ts) or bucket(16, id).",
         ),
     ] = None,
     property: Annotated[
         list[str] | None,
-        typer.Option(
-            "--property", metavar="KEY=VALUE", help="With --create: a property of the table."
-        ),
+        typer.Option(metavar="KEY=VALUE", help="With --create: a property of the table."),
     ] = None,
     mode: Annotated[
-        LoadMode, typer.Option("--mode", help="What happens to existing rows.")
+        LoadMode, typer.Option(help="What happens to existing rows.")
     ] = LoadMode.APPEND,
     merge_schema: Annotated[
         bool,
@@ -236,14 +233,12 @@ def _create(
 def merge(
     choice: CatalogChoice,
     source: Annotated[
-        list[str],
-        typer.Option("--source", metavar="FILE", help="A file, folder or pattern with new rows."),
+        list[str], typer.Option(metavar="FILE", help="A file, folder or pattern with new rows.")
     ],
     table: TableOption,
     on: Annotated[
         list[str],
         typer.Option(
-            "--on",
             metavar="COLUMN|CONDITION",
             help="A key column, or a condition such as 'target.id = source.id'.",
         ),
@@ -258,7 +253,6 @@ def merge(
     delete_when: Annotated[
         str | None,
         typer.Option(
-            "--delete-when",
             metavar="CONDITION",
             help="Delete matching rows instead if this is true, such as 'source.gone'.",
         ),
@@ -268,8 +262,7 @@ def merge(
         typer.Option("--delete-missing", help="Delete table rows without a match in the source."),
     ] = False,
     mode: Annotated[
-        RowMode | None,
-        typer.Option("--mode", help="[default: the table's write.merge.mode]"),
+        RowMode | None, typer.Option(help="[default: the table's write.merge.mode]")
     ] = None,
     format: FormatOption = None,
     option: OptionsOption = None,

@@ -93,8 +93,7 @@ def alter_column(
     table: TableArgument,
     column: ColumnArgument,
     type: Annotated[
-        str | None,
-        typer.Option("--type", metavar="TYPE", help="A wider type, such as long for int."),
+        str | None, typer.Option(metavar="TYPE", help="A wider type, such as long for int.")
     ] = None,
     required: Annotated[
         bool | None,
@@ -104,7 +103,6 @@ def alter_column(
     default: Annotated[
         str | None,
         typer.Option(
-            "--default",
             metavar="VALUE",
             help="The value of new rows without one, such as 0, \"'none'\" or "
             "\"date '2026-05-01'\".",
@@ -159,8 +157,7 @@ def add_partition_field(
     table: TableArgument,
     term: TermArgument,
     name: Annotated[
-        str | None,
-        typer.Option("--name", metavar="NAME", help="The field's name. [default: from the term]"),
+        str | None, typer.Option(metavar="NAME", help="The field's name. [default: from the term]")
     ] = None,
 ) -> None:
     """Partition new files also by a term; older files stay as they are."""

@@ -59,44 +59,35 @@ def create(
     schema: Annotated[
         str | None,
         typer.Option(
-            "--schema",
             metavar="COLUMNS",
             help="The columns, such as \"id bigint not null, at timestamptz comment 'when'\", "
             "or Iceberg's JSON.",
         ),
     ] = None,
     like: Annotated[
-        str | None,
-        typer.Option("--like", metavar="FILE", help="A Parquet file with the columns."),
+        str | None, typer.Option(metavar="FILE", help="A Parquet file with the columns.")
     ] = None,
     partition_by: Annotated[
         list[str] | None,
-        typer.Option(
-            "--partition-by", metavar="TERM", help='A column, or a transform such as "day(at)".'
-        ),
+        typer.Option(metavar="TERM", help='A column, or a transform such as "day(at)".'),
     ] = None,
     sort_by: Annotated[
         list[str] | None,
-        typer.Option(
-            "--sort-by", metavar="TERM", help='A sort term, such as "at desc nulls last".'
-        ),
+        typer.Option(metavar="TERM", help='A sort term, such as "at desc nulls last".'),
     ] = None,
     identifier: Annotated[
         list[str] | None,
-        typer.Option(
-            "--identifier", metavar="COLUMN", help="A required column that identifies rows."
-        ),
+        typer.Option(metavar="COLUMN", help="A required column that identifies rows."),
     ] = None,
     properties: Annotated[
         list[str] | None,
         typer.Option("--property", metavar="KEY=VALUE", help="A property of the table."),
     ] = None,
     location: Annotated[
-        str | None, typer.Option("--location", metavar="URL", help="Where its files are stored.")
+        str | None, typer.Option(metavar="URL", help="Where its files are stored.")
     ] = None,
     format_version: Annotated[
-        int | None,
-        typer.Option("--format-version", metavar="N", help="Iceberg's format. [default: 2]"),
+        int | None, typer.Option(metavar="N", help="Iceberg's format. [default: 2]")
     ] = None,
     if_not_exists: Annotated[
         bool, typer.Option("--if-not-exists", help="Leave a table that exists as it is.")

@@ -61,17 +61,10 @@ def branch(
     delete: DeleteOption = False,
     replace: ReplaceOption = False,
     min_snapshots_to_keep: Annotated[
-        int | None,
-        typer.Option(
-            "--min-snapshots-to-keep",
-            metavar="N",
-            min=1,
-            help="Always keep N snapshots.",
-        ),
+        int | None, typer.Option(metavar="N", min=1, help="Always keep N snapshots.")
     ] = None,
     max_snapshot_age_ms: Annotated[
-        int | None,
-        typer.Option("--max-snapshot-age-ms", metavar="MS", min=1, help="Expire older snapshots."),
+        int | None, typer.Option(metavar="MS", min=1, help="Expire older snapshots.")
     ] = None,
     max_ref_age_ms: RefAgeOption = None,
 ) -> None:
@@ -187,9 +180,7 @@ def rollback(
     to_timestamp: Annotated[
         str | None,
         typer.Option(
-            "--to-timestamp",
-            metavar="TIME",
-            help="The last snapshot at this time, such as 2026-05-01T12:00:00Z.",
+            metavar="TIME", help="The last snapshot at this time, such as 2026-05-01T12:00:00Z."
         ),
     ] = None,
     branch: BranchOption = "main",

@@ -142,8 +142,7 @@ def plan(
         ),
     ] = None,
     select: Annotated[
-        list[str] | None,
-        typer.Option("--select", metavar="COLUMN", help="A column to read."),
+        list[str] | None, typer.Option(metavar="COLUMN", help="A column to read.")
     ] = None,
     start: Annotated[
         str | None,
@@ -171,18 +170,15 @@ def commit(
     table: TableArgument,
     add: Annotated[
         list[str] | None,
-        typer.Option("--add", metavar="FILE", help="A Parquet file to add; its footer is read."),
+        typer.Option(metavar="FILE", help="A Parquet file to add; its footer is read."),
     ] = None,
     remove: Annotated[
         list[str] | None,
-        typer.Option(
-            "--remove", metavar="PATH", help="A data file to remove, by its path in `frazil ls`."
-        ),
+        typer.Option(metavar="PATH", help="A data file to remove, by its path in `frazil ls`."),
     ] = None,
     remove_where: Annotated[
         str | None,
         typer.Option(
-            "--remove-where",
             metavar="FILTER",
             help="Remove the data files whose rows all match, such as \"day < '2026-05-01'\".",
         ),
@@ -198,14 +194,13 @@ def commit(
     partition: Annotated[
         list[str] | None,
         typer.Option(
-            "--partition",
             metavar="NAME=VALUE",
             help="The partition of the added files, if their footers do not prove it.",
         ),
     ] = None,
     summary: Annotated[
         list[str] | None,
-        typer.Option("--summary", metavar="KEY=VALUE", help="An entry for the snapshot summary."),
+        typer.Option(metavar="KEY=VALUE", help="An entry for the snapshot summary."),
     ] = None,
     stage_only: Annotated[
         bool,
@@ -217,22 +212,15 @@ def commit(
     base: Annotated[
         str | None,
         typer.Option(
-            "--base",
-            metavar="SNAPSHOT",
-            help="The snapshot that was read. [default: head of the branch]",
+            metavar="SNAPSHOT", help="The snapshot that was read. [default: head of the branch]"
         ),
     ] = None,
     isolation: Annotated[
         IsolationChoice | None,
-        typer.Option(
-            "--isolation", help="[default: the table's write.*.isolation-level, or serializable]"
-        ),
+        typer.Option(help="[default: the table's write.*.isolation-level, or serializable]"),
     ] = None,
     conflict_filter: Annotated[
-        str | None,
-        typer.Option(
-            "--conflict-filter", metavar="FILTER", help="The rows that the change depends on."
-        ),
+        str | None, typer.Option(metavar="FILTER", help="The rows that the change depends on.")
     ] = None,
     save_conflict: SaveConflictOption = None,
 ) -> None:

@@ -82,8 +82,7 @@ def create(
     view: ViewArgument,
     sql: SqlArgument,
     schema: Annotated[
-        str,
-        typer.Option("--schema", metavar="COLUMNS", help="The columns, as 'id long, item string'."),
+        str, typer.Option(metavar="COLUMNS", help="The columns, as 'id long, item string'.")
     ],
     dialect: DialectOption = "spark",
     default_namespace: DefaultNamespaceOption = None,
@@ -105,9 +104,7 @@ def replace(
     sql: SqlArgument,
     schema: Annotated[
         str | None,
-        typer.Option(
-            "--schema", metavar="COLUMNS", help="The columns. [default: those that it has]"
-        ),
+        typer.Option(metavar="COLUMNS", help="The columns. [default: those that it has]"),
     ] = None,
     dialect: DialectOption = "spark",
     default_namespace: DefaultNamespaceOption = None,
