@@ -388,7 +388,8 @@ class Client(CatalogVerbs[Commit], CatalogRowVerbs):
         path = self._calls.path(table_path(table.identifier))
 
         def build() -> Request:
-            return _commit_request(path, _request(self._fresh_base(table, (change,)), (change,)))
+            body = _request(self._fresh_base(table, (change,)), (change,))
+            return Request("POST", path, msgspec.json.encode(body), _MINIMAL)
 
         accepted = self._calls.submit(build, table.properties, rebuilds=change.rebuilds)
         committed = decode(accepted.answer, _Committed, CommitStateUnknown)
@@ -404,7 +405,8 @@ class Client(CatalogVerbs[Commit], CatalogRowVerbs):
                 )
                 for table, changes in pending
             )
-            return _commit_request(path, CommitTransactionRequest(table_changes=requests))
+            body = CommitTransactionRequest(table_changes=requests)
+            return Request("POST", path, msgspec.json.encode(body), _MINIMAL)
 
         rebuilds = any(change.rebuilds for _, changes in pending for change in changes)
         properties = pending[0][0].properties
@@ -472,10 +474,6 @@ class Client(CatalogVerbs[Commit], CatalogRowVerbs):
     def _delete(self, path: str, query: Mapping[str, str] | None = None) -> None:
         delete = Request("DELETE", self._calls.path(path), query=query or {})
         self._calls.submit(lambda: delete)
-
-
-def _commit_request(path: str, body: CommitTableRequest | CommitTransactionRequest) -> Request:
-    return Request("POST", path, msgspec.json.encode(body), _MINIMAL)
 
 
 def _request(

@@ -17,11 +17,13 @@ from msgspec import Struct
 
 from frazil.client.declare import metadata_updates
 from frazil.client.declare.column_verbs import ColumnVerbs, Part
-from frazil.client.declare.file_operations import CommitOptions, FileVerbs
+from frazil.client.declare.file_operations import CommitOptions, FileVerbs, check_options
 from frazil.client.declare.metadata_updates import (
+    BranchOptions,
     Built,
     JsonParts,
     MetadataUpdates,
+    RefOptions,
     decoded_updates,
 )
 from frazil.client.rows.row_verbs import extra_named
@@ -103,44 +105,18 @@ class TableVerbs(FileVerbs[R], ColumnVerbs[R]):
     # --- refs and properties -------------------------------------------------------------------
 
     def create_branch(
-        self,
-        name: str,
-        snapshot: str | int | None = None,
-        *,
-        replace: bool = False,
-        max_ref_age_ms: int | None = None,
-        max_snapshot_age_ms: int | None = None,
-        min_snapshots_to_keep: int | None = None,
+        self, name: str, snapshot: str | int | None = None, **options: Unpack[BranchOptions]
     ) -> R:
         """Create a branch at a snapshot (an id, a branch or a tag), by default the head of main."""
-        return self._rebuild(
-            metadata_updates.create_ref,
-            "branch",
-            name,
-            snapshot,
-            replace=replace,
-            max_ref_age_ms=max_ref_age_ms,
-            max_snapshot_age_ms=max_snapshot_age_ms,
-            min_snapshots_to_keep=min_snapshots_to_keep,
-        )
+        check_options(options, BranchOptions)
+        return self._rebuild(metadata_updates.create_ref, "branch", name, snapshot, options)
 
     def create_tag(
-        self,
-        name: str,
-        snapshot: str | int | None = None,
-        *,
-        replace: bool = False,
-        max_ref_age_ms: int | None = None,
+        self, name: str, snapshot: str | int | None = None, **options: Unpack[RefOptions]
     ) -> R:
         """Create a tag at a snapshot (an id, a branch or a tag), by default the head of main."""
-        return self._rebuild(
-            metadata_updates.create_ref,
-            "tag",
-            name,
-            snapshot,
-            replace=replace,
-            max_ref_age_ms=max_ref_age_ms,
-        )
+        check_options(options, RefOptions)
+        return self._rebuild(metadata_updates.create_ref, "tag", name, snapshot, options)
 
     def remove_branch(self, name: str) -> R:
         return self._rebuild(metadata_updates.remove_ref, name, "branch")

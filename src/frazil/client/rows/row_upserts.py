@@ -64,7 +64,7 @@ def upsert(table: Table, rows: Rows, keys: Sequence[str], options: DeleteOptions
     if not source.num_rows:
         return nothing(table)
     _check_keys(source, fields)
-    read_filter = _key_filter(source, fields)
+    read_filter = all_of(*(_column_filter(source.column(each.name), each) for each in fields))
 
     def attempt(current: Table) -> Commit:
         if current.schema != table.schema:
@@ -138,10 +138,6 @@ def _keys_of(rows: pa.Table, fields: Sequence[NestedField]) -> pa.Table:
             )
         columns.append(column)
     return pa.table(columns, names=[field.name for field in fields])
-
-
-def _key_filter(source: pa.Table, fields: Sequence[NestedField]) -> Expression:
-    return all_of(*(_column_filter(source.column(field.name), field) for field in fields))
 
 
 def _column_filter(column: pa.ChunkedArray, field: NestedField) -> Expression:

@@ -95,7 +95,7 @@ def read(
         try:
             answer = outage.answer(lambda: transport.send(request))
         except SendFailure as error:
-            raise _unreachable(error, outage) from error
+            raise CatalogUnreachable(_waited(error, outage)) from error
         if answer.status < 300 or (missing_is_answer and answer.status == 404):
             return answer
         failure = error_of(answer)
@@ -155,7 +155,8 @@ class _Delivery:
             try:
                 answer = self._outage.answer(self._attempt)
             except NotSent as error:
-                raise self._final_error(_unreachable(error, self._outage)) from error
+                unreachable = CatalogUnreachable(_waited(error, self._outage))
+                raise self._final_error(unreachable) from error
             except AnswerLost as error:
                 raise CommitStateUnknown(
                     f"the answer was lost: {_waited(error, self._outage)}"
@@ -225,10 +226,6 @@ class _Delivery:
         )
         unknown.__cause__ = failure
         return unknown
-
-
-def _unreachable(error: SendFailure, outage: OutageWait) -> CatalogUnreachable:
-    return CatalogUnreachable(_waited(error, outage))
 
 
 def _waited(error: SendFailure, outage: OutageWait) -> str:
