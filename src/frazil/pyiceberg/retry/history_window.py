@@ -37,9 +37,6 @@ class EntryReader:
             )
         return self._entries[path]
 
-    def manifests(self, snapshot: Snapshot) -> list[ManifestFile]:
-        return snapshot.manifests(self.io)
-
 
 @dataclass(frozen=True)
 class Window:
@@ -82,7 +79,7 @@ class Window:
         for snapshot in self.snapshots:
             if operation_of(snapshot) not in operations:
                 continue
-            for manifest in self.reader.manifests(snapshot):
+            for manifest in snapshot.manifests(self.reader.io):
                 if (
                     manifest.content == content
                     and manifest.added_snapshot_id == snapshot.snapshot_id
