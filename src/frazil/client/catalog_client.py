@@ -15,9 +15,9 @@ from frazil.client.catalog_config import (
     outage_timeout_of,
     resolve_catalog,
 )
-from frazil.client.declare import view_updates
+from frazil.client.declare import client_view
 from frazil.client.declare.client_table import Snapshot, SnapshotChoice, Table
-from frazil.client.declare.client_view import LoadedView, View
+from frazil.client.declare.client_view import LoadedView, View, ViewOptions, ViewText
 from frazil.client.declare.metadata_updates import creation
 from frazil.client.declare.table_definition import (
     CreateOptions,
@@ -33,7 +33,6 @@ from frazil.client.declare.table_verbs import (
     TableName,
     Transaction,
 )
-from frazil.client.declare.view_updates import ViewOptions, ViewText
 from frazil.client.rows.row_verbs import CatalogRowVerbs
 from frazil.client.send.catalog_calls import (
     NAMESPACE_SEPARATOR,
@@ -311,7 +310,7 @@ class Client(CatalogVerbs[Commit], CatalogRowVerbs):
         `schema` describes the columns of the query, as for `create_table`.
         """
         identifier = identifier_of(name)
-        request = view_updates.creation(identifier, schema, sql, options)
+        request = client_view.creation(identifier, schema, sql, options)
         answer = self._post(views_path(identifier.namespace), request)
         return decode(answer, LoadedView, CommitStateUnknown).view(identifier)
 
@@ -327,7 +326,7 @@ class Client(CatalogVerbs[Commit], CatalogRowVerbs):
         """Give a view a new version. `properties` are set; the view keeps its others."""
         if not or_create:
             return self._change_view(
-                name, lambda view: view_updates.replacement(view, schema, sql, options)
+                name, lambda view: client_view.replacement(view, schema, sql, options)
             )
         try:
             return self.replace_view(name, schema, sql, **options)
@@ -350,7 +349,7 @@ class Client(CatalogVerbs[Commit], CatalogRowVerbs):
         """Set and remove properties of a view."""
         removed = tuple(removals)
         return self._change_view(
-            name, lambda view: view_updates.property_change(view, updates or {}, removed)
+            name, lambda view: client_view.property_change(view, updates or {}, removed)
         )
 
     def rename_view(self, name: IdentifierName, to: IdentifierName) -> None:

@@ -99,21 +99,17 @@ class Source:
         options = {**_DEFAULTS[chosen], **key_values("--option", self.options)}
         if chosen == "csv" and "sep" not in options and _suffix(self.files[0]) == ".tsv":
             options["sep"] = "\t"
-        paths = [_absolute(name) for name in self.files]
+        # The working directory may not be that of Spark.
+        paths = [name if ":/" in name else os.path.abspath(name) for name in self.files]
         if chosen == "parquet":
             return spark.read.options(**options).parquet(*paths)
         types = {field.name.lower(): field for field in known or ()}
         # A CSV file has column names in its first line; types must be inferred from all lines.
         reader = spark.read.format(chosen).options(**options)
         schema = reader.load(paths).schema
-        if chosen == "csv" and _has_unknown(schema, types):
+        if chosen == "csv" and any(field.name.lower() not in types for field in schema):
             schema = reader.options(inferSchema="true").load(paths).schema
         return spark.read.format(chosen).options(**options).schema(typed(schema, types)).load(paths)
-
-
-def _absolute(name: str) -> str:
-    """Resolve a path against the working directory, which may not be that of Spark."""
-    return name if ":/" in name else os.path.abspath(name)
 
 
 def format_of(files: Iterable[str]) -> str:
@@ -134,10 +130,6 @@ def typed(schema: StructType, types: dict[str, StructField]) -> StructType:
         known = types.get(field.name.lower())
         fields.append(StructField(field.name, field.dataType if known is None else known.dataType))
     return StructType(fields)
-
-
-def _has_unknown(schema: StructType, types: dict[str, StructField]) -> bool:
-    return any(field.name.lower() not in types for field in schema)
 
 
 def _suffix(name: str) -> str:

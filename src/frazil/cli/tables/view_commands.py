@@ -30,8 +30,7 @@ from frazil.wire.errors import NoSuchNamespace, NoSuchView
 
 if TYPE_CHECKING:
     from frazil.client.catalog_client import Client
-    from frazil.client.declare.client_view import View, ViewVersion
-    from frazil.client.declare.view_updates import ViewOptions
+    from frazil.client.declare.client_view import View, ViewOptions, ViewVersion
 
 _VIEW_HELP = 'The view, as namespace.view; \'["a.b","v"]\' for names with dots.'
 

@@ -9,7 +9,6 @@ were computed from the old state could undo the other commit.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,18 +63,12 @@ class StagedRows:
 
     def committed(self, commit: Commit) -> None:
         """Keep the files that were committed."""
-        self.write.commit(_paths(self.files), lambda: commit)
+        self.write.committed(_paths(self.files), commit)
 
     def failed(self, error: FrazilError | None) -> None:
         """Remove the files after a refused commit, or because nothing was sent."""
-
-        def refuse() -> Commit:
-            assert error is not None
-            raise error
-
         if error is not None:
-            with suppress(FrazilError):
-                self.write.commit(_paths(self.files), refuse)
+            self.write.refused(error)
         self.write.fail()
 
 
