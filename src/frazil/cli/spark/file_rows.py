@@ -16,6 +16,7 @@ from frazil.cli.shared.shell_completion import complete_table
 from frazil.cli.shared.typed_names import BadName, key_values, table_name
 from frazil.cli.spark.spark_session import ConfOption, print_result, spark_session
 from frazil.cli.tables.table_commands import TABLE_HELP, BranchOption, SaveConflictOption
+from frazil.client.declare.text_cursor import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -181,10 +182,8 @@ def load(
     if not create and (partitioned_by or property):
         choice.usage("--partitioned-by and --property apply to a new table: give --create")
     source = Source(tuple(files), format, tuple(option or ()))
-    with (
-        spark_session(choice, conf, table=None if create else name) as session,
-        unknown_if_interrupted(),
-    ):
+    needed = None if create else name
+    with spark_session(choice, conf, table=needed) as session, unknown_if_interrupted():
         if create and not session.client.table_exists(name):
             done = _create(session, name, source, partitioned_by or (), property or ())
         else:
@@ -212,7 +211,7 @@ def _create(
     partitioned_by: Sequence[str],
     properties: Sequence[str],
 ) -> Result:
-    full_name = ".".join(map(_quoted, (*name.namespace, name.name)))
+    full_name = quoted(*name.namespace, name.name)
     writer = session.write_to(source.read(session.spark), full_name)
     for key, value in key_values("--property", properties).items():
         writer = writer.tableProperty(key, value)
@@ -236,12 +235,9 @@ def merge(
         ),
     ],
     update: Annotated[
-        bool,
-        typer.Option("--update/--no-update", help="Update matching rows with the source's values."),
+        bool, typer.Option(help="Update matching rows with the source's values.")
     ] = True,
-    insert: Annotated[
-        bool, typer.Option("--insert/--no-insert", help="Insert source rows without a match.")
-    ] = True,
+    insert: Annotated[bool, typer.Option(help="Insert source rows without a match.")] = True,
     delete_when: Annotated[
         str | None,
         typer.Option(
@@ -312,9 +308,4 @@ def on_condition(texts: Sequence[str], columns: set[str]) -> str:
 
 
 def _column(side: str, name: str) -> str:
-    return f"{side}.{_quoted(name)}"
-
-
-def _quoted(name: str) -> str:
-    escaped = name.replace("`", "``")
-    return f"`{escaped}`"
+    return f"{side}.{quoted(name)}"

@@ -89,15 +89,14 @@ def _options(table: Table, args: CommitArguments) -> dict[str, Any]:
         "branch": args.branch,
         "summary": key_values("--summary", args.summary),
         "stage_only": args.stage_only,
+        "isolation": args.isolation,
+        "conflict_filter": args.conflict_filter,
     }
+    chosen = {name: value for name, value in options.items() if value is not None}
     if args.base is not None:
         base = find_snapshot(table, args.base)
-        options["base_snapshot_id"] = None if base is None else base.snapshot_id
-    if args.isolation is not None:
-        options["isolation"] = args.isolation
-    if args.conflict_filter is not None:
-        options["conflict_filter"] = args.conflict_filter
-    return options
+        chosen["base_snapshot_id"] = None if base is None else base.snapshot_id
+    return chosen
 
 
 def _read(table: Table, args: CommitArguments) -> list[DeclaredDataFile]:

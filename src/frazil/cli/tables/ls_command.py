@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
+from msgspec import to_builtins
 
 from frazil.cli.shared.catalog_command import CatalogChoice
-from frazil.cli.shared.printing import count_text, plain, print_json, print_table, size_text
+from frazil.cli.shared.printing import (
+    count_text,
+    identifier_document,
+    plain,
+    print_json,
+    print_table,
+    size_text,
+)
 from frazil.cli.shared.typed_names import BadName, namespace_name, table_and_ref
 from frazil.cli.tables.live_files import FilesUnavailable, LiveFile, open_files
 from frazil.cli.tables.snapshot_text import find_snapshot, total_text
@@ -18,7 +26,6 @@ from frazil.wire.file_actions import MAIN
 if TYPE_CHECKING:
     from frazil.client.catalog_client import Client
     from frazil.client.declare.client_table import Table
-    from frazil.wire.identifiers import Identifier
 
 
 def run(choice: CatalogChoice, name: str | None) -> None:
@@ -78,8 +85,8 @@ def _namespace(choice: CatalogChoice, client: Client, namespace: tuple[str, ...]
             {
                 "namespace": list(namespace),
                 "namespaces": [list(each) for each in inner],
-                "tables": [_identifier(table) for table in tables],
-                "views": [_identifier(view) for view in views],
+                "tables": [identifier_document(table) for table in tables],
+                "views": [identifier_document(view) for view in views],
             }
         )
         return
@@ -90,10 +97,6 @@ def _namespace(choice: CatalogChoice, client: Client, namespace: tuple[str, ...]
         typer.echo(f"the namespace {'.'.join(namespace)} is empty")
     for kind, shown in rows:
         typer.echo(f"{kind:<9}  {plain(shown)}")
-
-
-def _identifier(identifier: Identifier) -> dict[str, Any]:
-    return {"namespace": list(identifier.namespace), "name": identifier.name}
 
 
 def _files(choice: CatalogChoice, table: Table, ref: str | None) -> None:
@@ -111,13 +114,13 @@ def _files(choice: CatalogChoice, table: Table, ref: str | None) -> None:
             {
                 "table": str(table.identifier),
                 "snapshot-id": None if snapshot is None else snapshot.snapshot_id,
-                "files": [file.document() for file in live_files],
+                "files": to_builtins(live_files),
             }
         )
         return
     print_files(live_files)
     rows = sum(file.record_count for file in live_files if file.content == "data")
-    size = size_text(sum(file.size_bytes for file in live_files))
+    size = size_text(sum(file.size_in_bytes for file in live_files))
     typer.echo(f"{count_text(len(live_files), 'file')}, {count_text(rows, 'row')}, {size}")
 
 
@@ -131,7 +134,7 @@ def print_files(files: Sequence[LiveFile]) -> None:
                 file.content,
                 file.partition or "-",
                 f"{file.record_count:,}",
-                size_text(file.size_bytes),
+                size_text(file.size_in_bytes),
                 file.file_path
                 if file.content_offset is None
                 else f"{file.file_path} at {file.content_offset}",

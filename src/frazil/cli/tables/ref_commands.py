@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -16,6 +16,7 @@ from frazil.cli.shared.catalog_command import (
 )
 from frazil.cli.shared.printing import print_json, print_table, time_text
 from frazil.cli.shared.typed_names import table_name
+from frazil.cli.tables.table_change import print_done
 from frazil.cli.tables.table_commands import (
     SNAPSHOT_HELP,
     BranchOption,
@@ -110,9 +111,19 @@ def _ref(
     elif delete:
         if changes:
             choice.usage("--delete cannot be combined with options that change the ref")
-        _remove(choice, kind, table, name)
+
+        def remove(loaded: Table) -> None:
+            remove_ref = loaded.remove_branch if kind == "branch" else loaded.remove_tag
+            remove_ref(name)
+
+        _change(choice, table, (kind, name), remove)
     else:
-        _create(choice, kind, table, name, at, replace=replace, **ages)
+
+        def create(loaded: Table) -> None:
+            make = loaded.create_branch if kind == "branch" else loaded.create_tag
+            make(name, None if at is None else _snapshot_id(loaded, at), replace=replace, **ages)
+
+        _change(choice, table, (kind, name), create)
 
 
 def _list_refs(choice: CatalogChoice, kind: Kind, name: str) -> None:
@@ -123,9 +134,7 @@ def _list_refs(choice: CatalogChoice, kind: Kind, name: str) -> None:
     if choice.as_json:
         from msgspec import to_builtins
 
-        documents = [
-            {"name": name, **_without_nulls(to_builtins(ref))} for name, ref in refs.items()
-        ]
+        documents = [{"name": name, **to_builtins(ref)} for name, ref in refs.items()]
         print_json({"table": str(identifier), "refs": documents})
         return
     if not refs:
@@ -141,10 +150,6 @@ def _list_refs(choice: CatalogChoice, kind: Kind, name: str) -> None:
     )
 
 
-def _without_nulls(document: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in document.items() if value is not None}
-
-
 def _retention(ref: Any) -> str | None:
     limits = [
         f"{name.replace('_', ' ')} {value}"
@@ -152,25 +157,6 @@ def _retention(ref: Any) -> str | None:
         if (value := getattr(ref, name)) is not None
     ]
     return ", ".join(limits) or None
-
-
-def _create(
-    choice: CatalogChoice, kind: Kind, table: str, name: str, at: str | None, **options: Any
-) -> None:
-    def change(loaded: Table) -> None:
-        snapshot_id = None if at is None else _snapshot_id(loaded, at)
-        make = loaded.create_branch if kind == "branch" else loaded.create_tag
-        make(name, snapshot_id, **options)
-
-    _change(choice, table, (kind, name), change)
-
-
-def _remove(choice: CatalogChoice, kind: Kind, table: str, name: str) -> None:
-    def change(loaded: Table) -> None:
-        remove = loaded.remove_branch if kind == "branch" else loaded.remove_tag
-        remove(name)
-
-    _change(choice, table, (kind, name), change)
 
 
 def rollback(
@@ -234,20 +220,16 @@ def _change(
     old, new = before.refs.get(name), now.refs.get(name)
     old_id = None if old is None else old.snapshot_id
     new_id = None if new is None else new.snapshot_id
-    if choice.as_json:
-        print_json(
-            {
-                "table": str(identifier),
-                "type": kind,
-                "name": name,
-                "snapshot-id": new_id,
-                "previous-snapshot-id": old_id,
-            }
-        )
-        return
     before_text = "" if old_id is None else f"; it was at {old_id}"
     where = "removed" if new_id is None else f"at {new_id}"
-    typer.echo(f"{kind} {name} of {identifier} is {where}{before_text}")
+    document = {
+        "table": str(identifier),
+        "type": kind,
+        "name": name,
+        "snapshot-id": new_id,
+        "previous-snapshot-id": old_id,
+    }
+    print_done(choice, f"{kind} {name} of {identifier} is {where}{before_text}", document)
 
 
 def _snapshot_id(table: Table, text: str) -> int:

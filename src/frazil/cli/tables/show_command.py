@@ -11,6 +11,7 @@ import typer
 from frazil.cli.shared.catalog_command import CatalogChoice
 from frazil.cli.shared.printing import (
     heading,
+    identifier_document,
     plain,
     print_json,
     print_pairs,
@@ -74,10 +75,7 @@ def _document(table: Table, snapshot: Snapshot | None, schema_id: int) -> dict[s
     refs = refs_by_snapshot(table)
     return {
         "table": str(table.identifier),
-        "identifier": {
-            "namespace": list(table.identifier.namespace),
-            "name": table.identifier.name,
-        },
+        "identifier": identifier_document(table.identifier),
         "table-uuid": table.uuid,
         "format-version": table.format_version,
         "location": table.location,

@@ -11,6 +11,7 @@ from frazil.cli.shared.catalog_command import DRY_RUN, CatalogChoice, add_comman
 from frazil.cli.shared.command_group import CommandGroup
 from frazil.cli.shared.printing import (
     heading,
+    identifier_document,
     plain,
     print_json,
     print_pairs,
@@ -216,10 +217,7 @@ def show_view(choice: CatalogChoice, view: View, ref: str | None = None) -> None
 def _document(view: View, version: ViewVersion) -> dict[str, Any]:
     return {
         "view": str(view.identifier),
-        "identifier": {
-            "namespace": list(view.identifier.namespace),
-            "name": view.identifier.name,
-        },
+        "identifier": identifier_document(view.identifier),
         "view-uuid": view.uuid,
         "format-version": view.metadata["format-version"],
         "location": view.location,

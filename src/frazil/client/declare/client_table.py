@@ -33,7 +33,7 @@ SnapshotChoice: TypeAlias = Literal["all", "refs"]
 """Which snapshots to load: all, or only those that refs point to."""
 
 
-class Ref(Struct, frozen=True, rename="kebab"):
+class Ref(Struct, frozen=True, rename="kebab", omit_defaults=True):
     """A branch or a tag."""
 
     snapshot_id: int
