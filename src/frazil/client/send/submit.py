@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final
 from uuid import UUID
@@ -65,18 +65,6 @@ class SubmitPolicy:
     """How long the server remembers a key; None if it does not support keys."""
     clock: Clock = field(default_factory=Clock)
     outages: Outages = field(default_factory=Outages)
-
-    @classmethod
-    def of(
-        cls, properties: Mapping[str, str], key_lifetime_s: float | None, outages: Outages
-    ) -> SubmitPolicy:
-        """Return the policy of a table's properties."""
-        return cls(
-            RetryPolicy.of(properties),
-            RetryPolicy.of_status_checks(properties),
-            key_lifetime_s,
-            outages=outages,
-        )
 
 
 def read(
