@@ -14,9 +14,9 @@ from typing import Any
 from frazil.client.declare.client_table import Table
 from frazil.client.declare.file_operations import Command
 from frazil.client.declare.table_verbs import Commit
-from frazil.client.rows.write_modes import Mode as Mode
-from frazil.client.rows.write_modes import check_can_delete_rows
-from frazil.client.rows.write_modes import mode_of as mode_of
+from frazil.client.rows.row_removal import Mode as Mode
+from frazil.client.rows.row_removal import check_can_delete_rows
+from frazil.client.rows.row_removal import mode_of as mode_of
 from frazil.datafiles.reading.scan_tasks import DeletedRows, ScanTask
 from frazil.spark.core.context import Context
 from frazil.spark.core.statement_runs import Result
