@@ -6,7 +6,7 @@ Requests are counted as they leave the client.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,10 +22,9 @@ from benchmarks.client.rows import small_table
 from benchmarks.commit.bursts import Task
 from benchmarks.histories import NAMESPACE
 from frazil import Client, DataFile, Table
-from frazil.client.send.http_transport import Answer, HttpTransport
+from frazil.client.send.http_transport import Answer, HttpTransport, Request
 
 _CODEC: Final = "zstd"
-_NOTHING: Final[Mapping[str, str]] = {}
 
 
 def open_writer(settings: dict[str, Any], tables: tuple[str, ...], index: int) -> ThinWriter:
@@ -90,17 +89,9 @@ class _CountingTransport:
         self._transport = HttpTransport(uri)
         self.posts = 0
 
-    def send(
-        self,
-        method: str,
-        path: str,
-        *,
-        body: bytes | None = None,
-        headers: Mapping[str, str] = _NOTHING,
-        query: Mapping[str, str] = _NOTHING,
-    ) -> Answer:
-        self.posts += method == "POST"
-        return self._transport.send(method, path, body=body, headers=headers, query=query)
+    def send(self, request: Request) -> Answer:
+        self.posts += request.method == "POST"
+        return self._transport.send(request)
 
 
 def administer(settings: dict[str, Any], question: dict[str, Any]) -> Any:

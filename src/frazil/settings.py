@@ -11,7 +11,7 @@ import difflib
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -136,13 +136,6 @@ class Token:
         return f"{self.sha256}:{_READ_ONLY}" if self.read_only else self.sha256
 
 
-def _token_lines(lines: Iterable[str]) -> dict[str, Token]:
-    tokens: dict[str, Token] = {}
-    for line in lines:
-        _add_token(tokens, line)
-    return tokens
-
-
 def _add_token(tokens: dict[str, Token], line: str) -> None:
     name, _, entry = line.partition(":")
     token = Token.parse(entry)
@@ -158,7 +151,10 @@ def _tokens(value: object) -> dict[str, Token]:
         value = [f"{name}:{digest}" for name, digest in value.items()]
     if not isinstance(value, list):
         raise ValueError("must be name:sha256 entries")
-    return _token_lines(_text(part) for part in value)
+    tokens: dict[str, Token] = {}
+    for part in value:
+        _add_token(tokens, _text(part))
+    return tokens
 
 
 # --- the declarations ---------------------------------------------------------------------------
@@ -178,7 +174,7 @@ def _setting(
         "parse": parse,
         "help": help_text,
         "metavar": metavar,
-        "flag": flag,
+        "has_flag": flag,
         "secret": secret,
     }
     if isinstance(default, dict):
@@ -343,12 +339,19 @@ class Setting:
 
     name: str
     default: Any
-    env: str
-    flag: str | None
     help: str
     metavar: str
+    has_flag: bool
     secret: bool
     parse: Callable[[object], Any]
+
+    @property
+    def env(self) -> str:
+        return ENV_PREFIX + self.name.upper()
+
+    @property
+    def flag(self) -> str | None:
+        return "--" + self.name.replace("_", "-") if self.has_flag else None
 
     @property
     def is_switch(self) -> bool:
@@ -368,22 +371,9 @@ def all_settings() -> tuple[Setting, ...]:
     """Return every setting, in the order of declaration."""
     defaults = Settings()
     return tuple(
-        Setting(
-            name=each.name,
-            default=getattr(defaults, each.name),
-            env=ENV_PREFIX + each.name.upper(),
-            flag=_flag_of(each.name) if each.metadata["flag"] else None,
-            help=each.metadata["help"],
-            metavar=each.metadata["metavar"],
-            secret=each.metadata["secret"],
-            parse=each.metadata["parse"],
-        )
+        Setting(name=each.name, default=getattr(defaults, each.name), **each.metadata)
         for each in fields(Settings)
     )
-
-
-def _flag_of(name: str) -> str:
-    return "--" + name.replace("_", "-")
 
 
 # --- putting the four sources together ----------------------------------------------------------
@@ -413,27 +403,18 @@ def resolve(
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
     for setting in all_settings():
-        source, raw = _first_source(setting, flags, environ, in_file, path)
-        sources[setting.name] = source
+        name, source = setting.name, "default"
+        raw: object = None
+        if flags.get(name) is not None:
+            source, raw = f"flag {setting.flag}", flags[name]
+        elif setting.env in environ:
+            source, raw = f"environment {setting.env}", environ[setting.env]
+        elif name in in_file:
+            source, raw = f"file {path}", in_file[name]
+        sources[name] = source
         if source != "default":
-            values[setting.name] = _parse(setting, source, raw)
+            values[name] = _parse(setting, source, raw)
     return Resolved(Settings(**values), sources, path, _unknown_variables(environ))
-
-
-def _first_source(
-    setting: Setting,
-    flags: Mapping[str, object],
-    environ: Mapping[str, str],
-    in_file: Mapping[str, object],
-    path: str | None,
-) -> tuple[str, object]:
-    if flags.get(setting.name) is not None:
-        return f"flag {setting.flag}", flags[setting.name]
-    if setting.env in environ:
-        return f"environment {setting.env}", environ[setting.env]
-    if setting.name in in_file:
-        return f"file {path}", in_file[setting.name]
-    return "default", None
 
 
 def _parse(setting: Setting, source: str, raw: object) -> Any:

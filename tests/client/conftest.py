@@ -9,7 +9,9 @@ from typing import Any, Protocol
 import pytest
 
 from frazil import Client, Table
+from frazil.client.declare.file_operations import CommitOptions, FileVerbs
 from frazil.wire.declared_content import DeclaredDataFile
+from frazil.wire.file_actions import FileUpdate
 from tests.support.server import RunningServer, running_server
 
 _numbers = itertools.count()
@@ -26,6 +28,19 @@ BY_DAY: Mapping[str, Any] = {
     "spec-id": 0,
     "fields": [{"source-id": 2, "field-id": 1000, "name": "day", "transform": "identity"}],
 }
+
+
+class Declaring(FileVerbs[FileUpdate]):
+    """Returns the updates that the methods of a table would send."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+
+    def _base(self) -> Table:
+        return self._table
+
+    def _declare(self, update: FileUpdate, options: CommitOptions) -> FileUpdate:
+        return update
 
 
 class NewTable(Protocol):

@@ -14,6 +14,7 @@ from frazil.client.catalog_config import (
 )
 from frazil.settings import all_settings
 
+NO_FILE = {"HOME": "/no/such/folder"}
 HERE, THERE = "http://here:8181", "http://there:8181"
 VARIABLES = {
     "FRAZIL_URI": HERE,
@@ -29,7 +30,7 @@ ALL = {"uri": HERE, "token": "t", "ssl.cabundle": "/ca.pem", "warehouse": "w"}
 def resolved(
     env: dict[str, str], arguments: dict[str, str | None] | None = None, catalog: str | None = None
 ) -> dict[str, str]:
-    return dict(resolve_catalog(arguments, catalog=catalog, env=env, directories=()).properties)
+    return dict(resolve_catalog(arguments, catalog=catalog, env=NO_FILE | env).properties)
 
 
 def test_no_variable_of_a_client_is_a_setting_of_the_server() -> None:
@@ -71,7 +72,7 @@ def test_variables_win_over_the_configuration_and_arguments_over_variables() -> 
 def test_a_token_goes_only_to_the_server_that_the_environment_names(
     env: dict[str, str], arguments: dict[str, str | None], catalog: str | None
 ) -> None:
-    found = resolve_catalog(arguments, catalog=catalog, env=env, directories=())
+    found = resolve_catalog(arguments, catalog=catalog, env=NO_FILE | env)
     configured = "d" if found.properties["uri"] == THERE and not arguments else None
     assert found.properties.get("token") in (configured, "p" if catalog else None)
     assert "FRAZIL_TOKEN" in found.unused_variables
@@ -100,11 +101,12 @@ def test_each_property_has_its_source(tmp_path: Path) -> None:
         f"catalog:\n  prod:\n    uri: {HERE}\n    s3.region: a\n"
     )
     env = {
+        "HOME": str(tmp_path),
         "FRAZIL_CATALOG": "prod",
         "FRAZIL_TOKEN": "t",
         "PYICEBERG_CATALOG__PROD__S3__REGION": "b",
     }
-    found = resolve_catalog({"warehouse": "w"}, env=env, directories=[tmp_path])
+    found = resolve_catalog({"warehouse": "w"}, env=env)
     assert found.name == "prod"
     assert found.sources == {
         "uri": f"file {tmp_path}/.pyiceberg.yaml",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,8 @@ from pyiceberg.utils.config import Config
 from frazil.client.catalog_config import (
     DEFAULT_URI,
     ConfigError,
-    catalog_properties,
     client_arguments,
+    resolve_catalog,
 )
 
 FILE = """
@@ -46,6 +47,15 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
     monkeypatch.setenv("HOME", str(found["home"]))
     monkeypatch.chdir(found["here"])
     return found
+
+
+def catalog_properties(
+    name: str | None = None, env: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Return what the configuration says about a catalog."""
+    resolved = resolve_catalog(catalog=name, env=env)
+    sources = resolved.sources
+    return {key: text for key, text in resolved.properties.items() if sources[key] != "default"}
 
 
 def write(directory: Path, text: str = FILE) -> None:
@@ -121,8 +131,8 @@ def test_the_environment_can_be_given(places: dict[str, Path], tmp_path: Path) -
     variables = {"PYICEBERG_CATALOG__A__URI": "http://a", "HOME": str(tmp_path / "none")}
     write(places["home"])
     assert catalog_properties("a", env=variables) == {"uri": "http://a"}
-    assert catalog_properties(env={}, directories=[None, places["here"]]) == {}
-    assert "uri" in catalog_properties("prod", env={}, directories=[places["home"]])
+    assert catalog_properties(env={"HOME": str(places["here"])}) == {}
+    assert "uri" in catalog_properties("prod", env={"HOME": str(places["home"])})
 
 
 @pytest.mark.parametrize(
@@ -152,10 +162,14 @@ def test_a_name_without_any_file_says_so(places: dict[str, Path]) -> None:
         catalog_properties("prod")
 
 
-def test_a_variable_inside_of_a_text_is_named() -> None:
-    variables = {"PYICEBERG_CATALOG": "x", "PYICEBERG_CATALOG__A__URI": "http://a"}
+def test_a_variable_inside_of_a_text_is_named(tmp_path: Path) -> None:
+    variables = {
+        "HOME": str(tmp_path),
+        "PYICEBERG_CATALOG": "x",
+        "PYICEBERG_CATALOG__A__URI": "http://a",
+    }
     with pytest.raises(ConfigError, match="PYICEBERG_CATALOG__A__URI sets a property inside"):
-        catalog_properties("a", env=variables, directories=())
+        catalog_properties("a", env=variables)
 
 
 def test_arguments_of_a_client() -> None:

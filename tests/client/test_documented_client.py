@@ -19,12 +19,12 @@ import pytest
 from pyiceberg.catalog.rest import RestCatalog
 
 from frazil import Client
-from frazil.client.declare import file_operations
 from frazil.client.declare.client_table import Table
 from frazil.wire.declared_content import DeclaredDataFile, PositionDeleteFile
 from frazil.wire.errors import BadRequest
 from frazil.wire.identifiers import Identifier
 from scripts.java import ROOT
+from tests.client.conftest import Declaring
 from tests.support.patience import HANG_S
 from tests.support.server import RunningServer, ServerFactory, clean_environment
 
@@ -242,33 +242,29 @@ NEW = DeclaredDataFile(file_path="file:///data/new.parquet", **FIELDS)
 DELETES = PositionDeleteFile(
     file_path="file:///data/deletes.parquet", referenced_data_file=OLD, **FIELDS
 )
-CALLS: dict[str, Callable[[Table, Any], Any]] = {
-    "`append_files(files)`": lambda table, _: file_operations.append_files(table, [NEW], {}),
-    "`delete_files(files)`": lambda table, options: file_operations.delete_files(
-        table, [OLD], None, options
+CALLS: dict[str, Callable[[Declaring, Any], Any]] = {
+    "`append_files(files)`": lambda table, _: table.append_files([NEW]),
+    "`delete_files(files)`": lambda table, options: table.delete_files([OLD], **options),
+    "`delete_files(row_filter=…)`": (
+        lambda table, options: table.delete_files(row_filter="id = 1", **options)
     ),
-    "`delete_files(row_filter=…)`": lambda table, options: file_operations.delete_files(
-        table, [], "id = 1", options
+    "`overwrite_files(add, row_filter=…)`": (
+        lambda table, options: table.overwrite_files([NEW], row_filter="id = 1", **options)
     ),
-    "`overwrite_files(add, row_filter=…)`": lambda table, options: file_operations.overwrite_files(
-        table, [NEW], [], "id = 1", options
+    "`overwrite_files(add, remove)`": (
+        lambda table, options: table.overwrite_files([NEW], [OLD], **options)
     ),
-    "`overwrite_files(add, remove)`": lambda table, options: file_operations.overwrite_files(
-        table, [NEW], [OLD], None, options
-    ),
-    "`row_delta(add_deletes=…)`, a DELETE": lambda table, options: file_operations.row_delta(
-        table, [], [DELETES], [], [], [], options
+    "`row_delta(add_deletes=…)`, a DELETE": (
+        lambda table, options: table.row_delta(add_deletes=[DELETES], **options)
     ),
     "`row_delta(add_data, add_deletes)`, an UPDATE or MERGE": (
-        lambda table, options: file_operations.row_delta(
-            table, [NEW], [DELETES], [], [], [], options
-        )
+        lambda table, options: table.row_delta([NEW], [DELETES], **options)
     ),
-    "`rewrite_files(remove_data, add_data)`": lambda table, options: file_operations.rewrite_files(
-        table, [OLD], [NEW], [], [], None, options
+    "`rewrite_files(remove_data, add_data)`": (
+        lambda table, options: table.rewrite_files([OLD], [NEW], **options)
     ),
-    "`replace_partitions(add)`": lambda table, options: file_operations.replace_partitions(
-        table, [NEW], options
+    "`replace_partitions(add)`": (
+        lambda table, options: table.replace_partitions([NEW], **options)
     ),
 }
 
@@ -276,7 +272,7 @@ CALLS: dict[str, Callable[[Table, Any], Any]] = {
 def test_the_guide_lists_the_clauses_that_are_sent() -> None:
     rows = rows_of_the_table()
     assert [call for call, _, _ in rows] == list(CALLS)
-    table = Table(Identifier(("shop",), "orders"), {}, "")
+    table = Declaring(Table(Identifier(("shop",), "orders"), {}, ""))
     for call, serializable, snapshot in rows:
         same = serializable if snapshot == "the same" else snapshot
         for isolation, cell in (("serializable", serializable), ("snapshot", same)):

@@ -11,13 +11,13 @@ import pyarrow as pa
 import pytest
 
 from frazil import Client, CommitFailed, Once, Table, ValidationError
-from frazil.client.declare import file_operations
-from frazil.client.declare.file_operations import CheckOptions
+from frazil.client.declare.file_operations import Command
 from frazil.wire.declared_content import DeclaredDataFile, EqualityDeleteFile, PositionDeleteFile
 from frazil.wire.errors import BadRequest
-from frazil.wire.file_actions import FileUpdate
-from tests.client.conftest import BY_DAY, NewTable, declared
+from frazil.wire.file_actions import FileUpdate, Overwrite
+from tests.client.conftest import BY_DAY, Declaring, NewTable, declared
 
+COMMANDS: tuple[Command, ...] = ("delete", "update", "merge")
 ID_5 = {"type": "eq", "term": "id", "value": 5}
 
 
@@ -79,17 +79,17 @@ def test_files_are_a_list_of_paths_or_files(new_table: NewTable) -> None:
 
 def test_an_append_carries_no_clause_and_no_base(new_table: NewTable) -> None:
     table = new_table()
-    update = file_operations.append_files(table, [declared(table, "a")], {})
+    update = Declaring(table).append_files([declared(table, "a")])
     assert clauses(update) == []
     assert update.base_snapshot_id is None
 
 
 def test_a_delete_requires_the_files_that_it_names(new_table: NewTable) -> None:
     table = new_table()
-    update = file_operations.delete_files(table, ["a", declared(table, "b")], None, {})
+    update = Declaring(table).delete_files(["a", declared(table, "b")])
     paths = ["a", declared(table, "b").file_path]
     assert clauses(update) == [{"type": "required-data-files", "file-paths": paths}]
-    by_filter = file_operations.delete_files(table, [], "id = 5", {})
+    by_filter = Declaring(table).delete_files(row_filter="id = 5")
     assert clauses(by_filter) == []
     assert by_filter.base_snapshot_id is None
 
@@ -97,8 +97,8 @@ def test_a_delete_requires_the_files_that_it_names(new_table: NewTable) -> None:
 @pytest.mark.parametrize("isolation", ["serializable", "snapshot"])
 def test_an_overwrite_by_path(new_table: NewTable, isolation: str) -> None:
     table = new_table()
-    update = file_operations.overwrite_files(
-        table, [declared(table, "new")], ["old"], None, CheckOptions(isolation=isolation)
+    update = Declaring(table).overwrite_files(
+        [declared(table, "new")], ["old"], isolation=isolation
     )
     added = [{"type": "not-allowed-added-data-files"}] if isolation == "serializable" else []
     assert clauses(update) == [
@@ -111,8 +111,8 @@ def test_an_overwrite_by_path(new_table: NewTable, isolation: str) -> None:
 @pytest.mark.parametrize("isolation", ["serializable", "snapshot"])
 def test_an_overwrite_by_filter_is_scoped_by_it(new_table: NewTable, isolation: str) -> None:
     table = new_table()
-    update = file_operations.overwrite_files(
-        table, [declared(table, "new")], [], "id = 5", CheckOptions(isolation=isolation)
+    update = Declaring(table).overwrite_files(
+        [declared(table, "new")], row_filter="id = 5", isolation=isolation
     )
     added = (
         [{"type": "not-allowed-added-data-files", "filter": ID_5}]
@@ -128,8 +128,8 @@ def test_an_overwrite_by_filter_is_scoped_by_it(new_table: NewTable, isolation: 
 
 def test_a_conflict_filter_wins_over_the_row_filter(new_table: NewTable) -> None:
     table = new_table()
-    update = file_operations.overwrite_files(
-        table, [], ["old"], "id > 0", CheckOptions(conflict_filter="id = 5")
+    update = Declaring(table).overwrite_files(
+        remove=["old"], row_filter="id > 0", conflict_filter="id = 5"
     )
     assert [clause.get("filter") for clause in clauses(update)] == [ID_5, ID_5, ID_5, None, ID_5]
 
@@ -137,8 +137,8 @@ def test_a_conflict_filter_wins_over_the_row_filter(new_table: NewTable) -> None
 def test_a_row_delta_of_a_delete_lets_other_deletes_remove_its_files(new_table: NewTable) -> None:
     table = new_table()
     data = declared(table, "a")
-    update = file_operations.row_delta(
-        table, [], [position_deletes(table, "d", data)], [], [], ["other"], {}
+    update = Declaring(table).row_delta(
+        add_deletes=[position_deletes(table, "d", data)], referenced_data_files=["other"]
     )
     assert clauses(update) == [
         {
@@ -154,14 +154,13 @@ def test_a_row_delta_of_a_delete_lets_other_deletes_remove_its_files(new_table: 
 def test_a_row_delta_of_an_update(new_table: NewTable, isolation: str) -> None:
     table = new_table()
     data = declared(table, "a")
-    update = file_operations.row_delta(
-        table,
+    update = Declaring(table).row_delta(
         [declared(table, "new")],
         [position_deletes(table, "d", data)],
-        ["gone"],
-        [position_deletes(table, "old")],
-        [],
-        CheckOptions(isolation=isolation, conflict_filter="id = 5"),
+        remove_data=["gone"],
+        remove_deletes=[position_deletes(table, "old")],
+        isolation=isolation,
+        conflict_filter="id = 5",
     )
     added = (
         [{"type": "not-allowed-added-data-files", "filter": ID_5}]
@@ -187,17 +186,15 @@ def test_a_rewrite_checks_the_same_at_every_isolation_level(new_table: NewTable)
         {"type": "required-delete-files", "file-paths": ["d"]},
     ]
     for isolation in ("serializable", "snapshot"):
-        update = file_operations.rewrite_files(
-            table, ["a"], [], ["d"], [], None, CheckOptions(isolation=isolation)
-        )
+        update = Declaring(table).rewrite_files(["a"], remove_deletes=["d"], isolation=isolation)
         assert clauses(update) == expected
 
 
 @pytest.mark.parametrize("isolation", ["serializable", "snapshot"])
 def test_replaced_partitions(new_table: NewTable, isolation: str) -> None:
     table = new_table(spec=BY_DAY)
-    update = file_operations.replace_partitions(
-        table, [declared(table, "a", "2026-05-01")], CheckOptions(isolation=isolation)
+    update = Declaring(table).replace_partitions(
+        [declared(table, "a", "2026-05-01")], isolation=isolation
     )
     added = [{"type": "not-allowed-added-data-files"}] if isolation == "serializable" else []
     assert clauses(update) == [
@@ -205,28 +202,27 @@ def test_replaced_partitions(new_table: NewTable, isolation: str) -> None:
         {"type": "required-data-files"},
         {"type": "not-allowed-added-delete-files"},
     ]
+    assert isinstance(update, Overwrite)
     assert update.replace_partitions
 
 
-@pytest.mark.parametrize("command", ["delete", "update", "merge"])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_isolation_is_read_from_the_property_of_the_command(
     new_table: NewTable, command: Any
 ) -> None:
     table = new_table(properties={f"write.{command}.isolation-level": "SNAPSHOT"})
-    for asked in ("delete", "update", "merge"):
-        update = file_operations.overwrite_files(
-            table, [declared(table, "n")], ["o"], None, {"command": asked}
-        )
-        found = {clause["type"] for clause in clauses(update)}
-        assert ("not-allowed-added-data-files" in found) == (asked != command)
+    for asked in COMMANDS:
+        update = Declaring(table).overwrite_files([declared(table, "n")], ["o"], command=asked)
+        types = {clause["type"] for clause in clauses(update)}
+        assert ("not-allowed-added-data-files" in types) == (asked != command)
 
 
 def test_an_unknown_isolation_level_names_where_it_stands(new_table: NewTable) -> None:
     table = new_table(properties={"write.update.isolation-level": "dirty"})
     with pytest.raises(BadRequest, match=r"write\.update\.isolation-level: 'dirty'"):
-        file_operations.overwrite_files(table, [declared(table, "n")], [], None, {})
+        Declaring(table).overwrite_files([declared(table, "n")])
     with pytest.raises(BadRequest, match=r"^isolation: 'none'"):
-        file_operations.overwrite_files(table, [], ["o"], None, {"isolation": "none"})
+        Declaring(table).overwrite_files(remove=["o"], isolation="none")
 
 
 # --- against a catalog --------------------------------------------------------------------------

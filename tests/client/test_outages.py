@@ -18,7 +18,7 @@ from frazil import Client, CommitStateUnknown
 from frazil.client.catalog_config import ConfigError, client_arguments
 from frazil.client.send.catalog_calls import Calls
 from frazil.client.send.error_answers import CatalogUnreachable
-from frazil.client.send.http_transport import HttpTransport, NotSent, Unusable, failure_of
+from frazil.client.send.http_transport import HttpTransport, NotSent, Request, Unusable, failure_of
 from frazil.client.send.outages import Outages
 from frazil.client.send.retry_policy import RetryPolicy
 from frazil.client.send.submit import SubmitPolicy, submit
@@ -191,7 +191,7 @@ def test_an_unknown_outcome_is_asked_for_as_long_as_the_key_lives(
     """The default of 30 s does not end the wait for an outcome; a time that is chosen does."""
     with running_proxy(machine.url) as proxy:
         transport = HttpTransport(proxy.url)
-        transport.send("GET", "config")
+        transport.send(Request("GET", "config"))
         for outages, longest_s in ((Outages(), 100.0), (chosen(7), 7.0)):
             held, operation = HeldClock(), Append(truth)
             policy = SubmitPolicy(POLICY, key_lifetime_s=100.0, clock=held.clock(), outages=outages)

@@ -9,7 +9,7 @@ import pytest
 
 from frazil import Client, Plan, RetryPolicy, Table, col
 from frazil.client.declare.scan_plans import Walk
-from frazil.client.send.http_transport import Answer, HttpTransport
+from frazil.client.send.http_transport import Answer, HttpTransport, Request
 from frazil.wire.declared_content import (
     CountMap,
     DeclaredDataFile,
@@ -242,11 +242,11 @@ class Scripted(HttpTransport):
         self.answers = answers
         self.seen: list[str] = []
 
-    def send(self, method: str, path: str, **more: Any) -> Answer:
-        if "/plan" not in path:
-            return super().send(method, path, **more)
-        self.seen.append(f"{method} {path.rsplit('/plan', 1)[1]}")
-        if method == "DELETE":
+    def send(self, request: Request) -> Answer:
+        if "/plan" not in request.path:
+            return super().send(request)
+        self.seen.append(f"{request.method} {request.path.rsplit('/plan', 1)[1]}")
+        if request.method == "DELETE":
             return Answer(204, {}, b"")
         return Answer(200, {}, self.answers.pop(0))
 
@@ -280,10 +280,10 @@ def test_nobody_waits_for_ever(catalog: RunningServer, new_table: NewTable) -> N
 
 def test_a_catalog_that_does_not_plan(catalog: RunningServer, new_table: NewTable) -> None:
     class Plain(HttpTransport):
-        def send(self, method: str, path: str, **more: Any) -> Answer:
-            if path == "config":
+        def send(self, request: Request) -> Answer:
+            if request.path == "config":
                 return Answer(200, {}, b'{"defaults":{},"overrides":{}}')
-            return super().send(method, path, **more)
+            return super().send(request)
 
     table = new_table()
     with pytest.raises(UnsupportedOperation, match="does not plan scans"):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from frazil.client.catalog_client import Client
 from frazil.client.send.error_answers import CatalogUnreachable
-from frazil.client.send.http_transport import Answer, HttpTransport, NotSent
+from frazil.client.send.http_transport import Answer, HttpTransport, NotSent, Request
 from frazil.client.send.retry_policy import RetryPolicy
 from tests.client.faulty import (
     OPERATIONS,
@@ -129,19 +129,9 @@ class Watched:
         self._unsent = unsent
         self.refused = 0
 
-    def send(
-        self,
-        method: str,
-        path: str,
-        *,
-        body: bytes | None = None,
-        headers: Mapping[str, str] | None = None,
-        query: Mapping[str, str] | None = None,
-    ) -> Answer:
+    def send(self, request: Request) -> Answer:
         try:
-            return self._real.send(
-                method, path, body=body, headers=headers or {}, query=query or {}
-            )
+            return self._real.send(request)
         except NotSent:
             self.refused += 1
             self._unsent()

@@ -11,10 +11,10 @@ import msgspec
 import pytest
 
 from frazil.client.catalog_client import Client
-from frazil.client.send.http_transport import HttpTransport
+from frazil.client.send.http_transport import HttpTransport, Request
 from frazil.client.send.outages import OutagePolicy, Outages
 from frazil.client.send.retry_policy import Clock, RetryPolicy
-from frazil.client.send.submit import Accepted, Request, SubmitPolicy, submit
+from frazil.client.send.submit import Accepted, SubmitPolicy, submit
 from frazil.wire.errors import (
     BadRequest,
     CommitFailed,

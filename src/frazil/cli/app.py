@@ -8,13 +8,15 @@ from typing import Annotated
 import typer
 
 import frazil
+from frazil.cli.shared.catalog_command import add_commands
 from frazil.cli.shared.command_group import GROUP_SETTINGS, CommandGroup
 from frazil.cli.shared.setting_options import Output, OutputOption, takes_settings
-from frazil.cli.spark import spark_commands
+from frazil.cli.spark import file_rows, sql_command
 from frazil.cli.tables import (
     column_commands,
     lifecycle_commands,
     namespace_commands,
+    ref_commands,
     table_commands,
     view_commands,
 )
@@ -101,9 +103,7 @@ def doctor(
     resolved: Resolved,
     require: Annotated[
         list[str] | None,
-        typer.Option(
-            "--require", metavar="CHECK", help="Fail if this optional check does not pass."
-        ),
+        typer.Option(metavar="CHECK", help="Fail if this optional check does not pass."),
     ] = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
@@ -124,12 +124,20 @@ def completion(
     print_script(shell, output)
 
 
-for commands in (
-    table_commands,
-    lifecycle_commands,
-    column_commands,
-    namespace_commands,
-    view_commands,
-):
-    commands.register(app)
-spark_commands.register(app)
+table_commands.register_reads(app)
+ref_commands.register(app)
+table_commands.register_commit(app)
+lifecycle_commands.register(app)
+column_commands.register(app)
+namespace_commands.register(app)
+view_commands.register(app)
+
+spark_app = typer.Typer(
+    cls=CommandGroup, help="Work on tables with Spark on this machine.", no_args_is_help=True
+)
+add_commands(
+    spark_app,
+    {"load": file_rows.load, "sql": sql_command.sql, "merge": file_rows.merge},
+    dry_run="Do everything except the commit: print the request, and delete the files.",
+)
+app.add_typer(spark_app, name="spark")

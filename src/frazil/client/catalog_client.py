@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
 from msgspec import Struct
@@ -15,10 +15,15 @@ from frazil.client.catalog_config import (
     outage_timeout_of,
     resolve_catalog,
 )
-from frazil.client.declare import view_updates
+from frazil.client.declare import client_view
 from frazil.client.declare.client_table import Snapshot, SnapshotChoice, Table
-from frazil.client.declare.client_view import LoadedView, View
+from frazil.client.declare.client_view import LoadedView, View, ViewOptions, ViewText
 from frazil.client.declare.metadata_updates import creation
+from frazil.client.declare.table_definition import (
+    CreateOptions,
+    SchemaInput,
+    creation_request,
+)
 from frazil.client.declare.table_verbs import (
     CatalogVerbs,
     Change,
@@ -28,7 +33,6 @@ from frazil.client.declare.table_verbs import (
     TableName,
     Transaction,
 )
-from frazil.client.declare.view_updates import ViewDefinition
 from frazil.client.rows.row_verbs import CatalogRowVerbs
 from frazil.client.send.catalog_calls import (
     NAMESPACE_SEPARATOR,
@@ -44,10 +48,15 @@ from frazil.client.send.catalog_calls import (
     view_path,
     views_path,
 )
-from frazil.client.send.http_transport import DEFAULT_TIMEOUT_S, Answer, HttpTransport, Transport
+from frazil.client.send.http_transport import (
+    DEFAULT_TIMEOUT_S,
+    Answer,
+    HttpTransport,
+    Request,
+    Transport,
+)
 from frazil.client.send.outages import OUTAGE_TIMEOUT_S
 from frazil.client.send.retry_policy import RetryPolicy
-from frazil.client.send.submit import Request
 from frazil.wire.errors import AlreadyExists, BadRequest, CommitStateUnknown, NoSuchView
 from frazil.wire.file_actions import MAIN, Once
 from frazil.wire.identifiers import Identifier, Namespace
@@ -65,9 +74,8 @@ from frazil.wire.rest_messages import (
 from frazil.wire.rest_updates import AssertTableUUID, TableRequirement
 
 if TYPE_CHECKING:
-    from frazil.client.declare.scan_plans import Plan, PlanExtras
-    from frazil.client.declare.table_definition import CreateOptions, SchemaInput
-    from frazil.wire.scan_planning import PlanTableScanRequest
+    from frazil.client.declare.scan_plans import Plan, PlanOptions
+    from frazil.wire.filter_builders import Filter
 
 _MINIMAL = {"Prefer": "return=minimal"}
 
@@ -88,17 +96,6 @@ class _Committed(Struct, frozen=True, rename="kebab"):
 
 class _CommittedTables(Struct, frozen=True):
     tables: tuple[_Committed, ...]
-
-
-class ViewOptions(TypedDict, total=False):
-    """Optional parts of a version of a view, with those that belong to the whole view."""
-
-    default_namespace: Namespace | None
-    """Where unqualified names of the text belong; by default the view's own namespace."""
-    default_catalog: str | None
-    location: str | None
-    properties: Mapping[str, str]
-    summary: Mapping[str, str]
 
 
 class Client(CatalogVerbs[Commit], CatalogRowVerbs):
@@ -244,10 +241,7 @@ class Client(CatalogVerbs[Commit], CatalogRowVerbs):
         return self.load_table(name)
 
     def stage_table(
-        self,
-        name: IdentifierName,
-        schema: SchemaInput,
-        **options: Unpack[CreateOptions],
+        self, name: IdentifierName, schema: SchemaInput, **options: Unpack[CreateOptions]
     ) -> Table:
         """Return a table that its first change creates: it appears with its data, or not at all."""
         return self._create(name, schema, options, stage=True)
@@ -255,8 +249,6 @@ class Client(CatalogVerbs[Commit], CatalogRowVerbs):
     def _create(
         self, name: IdentifierName, schema: SchemaInput, options: CreateOptions, *, stage: bool
     ) -> Table:
-        from frazil.client.declare.table_definition import creation_request
-
         identifier = identifier_of(name)
         request = creation_request(identifier, schema, options, stage=stage)
         answer = self._post(tables_path(identifier.namespace), request)
@@ -264,11 +256,7 @@ class Client(CatalogVerbs[Commit], CatalogRowVerbs):
         return replace(table, is_staged=stage)
 
     def register_table(
-        self,
-        name: IdentifierName,
-        metadata_location: str,
-        *,
-        overwrite: bool = False,
+        self, name: IdentifierName, metadata_location: str, *, overwrite: bool = False
     ) -> Table:
         identifier = identifier_of(name)
         request = RegisterTableRequest(identifier.name, metadata_location, overwrite)
@@ -282,20 +270,11 @@ class Client(CatalogVerbs[Commit], CatalogRowVerbs):
 
     def unregister_table(self, name: IdentifierName) -> str:
         """Remove a table from the catalog without its files; return its metadata location."""
-        path = self._calls.path(f"{table_path(identifier_of(name))}/unregister")
-        request = Request("POST", path)
-        answer = self._calls.submit(lambda: request).answer
+        answer = self._post(f"{table_path(identifier_of(name))}/unregister")
         return decode(answer, _Loaded, CommitStateUnknown).metadata_location or ""
 
-    def rename_table(
-        self,
-        name: IdentifierName,
-        to: IdentifierName,
-    ) -> None:
-        request = RenameTableRequest(
-            table_identifier(identifier_of(name)), table_identifier(identifier_of(to))
-        )
-        self._post("tables/rename", request)
+    def rename_table(self, name: IdentifierName, to: IdentifierName) -> None:
+        self._rename("tables", name, to)
 
     def history(self, table: TableName, ref: str | int = MAIN) -> list[Snapshot]:
         """Load the snapshots of a branch or tag, newest first; an empty table has none.
@@ -323,7 +302,7 @@ class Client(CatalogVerbs[Commit], CatalogRowVerbs):
         self,
         name: IdentifierName,
         schema: SchemaInput,
-        sql: str | Mapping[str, str],
+        sql: ViewText,
         **options: Unpack[ViewOptions],
     ) -> View:
         """Create a view. `sql` is a text in Spark's dialect, or has the texts by dialect.
@@ -331,7 +310,7 @@ class Client(CatalogVerbs[Commit], CatalogRowVerbs):
         `schema` describes the columns of the query, as for `create_table`.
         """
         identifier = identifier_of(name)
-        request = view_updates.creation(identifier, ViewDefinition(schema, sql, **options))
+        request = client_view.creation(identifier, schema, sql, options)
         answer = self._post(views_path(identifier.namespace), request)
         return decode(answer, LoadedView, CommitStateUnknown).view(identifier)
 
@@ -339,15 +318,16 @@ class Client(CatalogVerbs[Commit], CatalogRowVerbs):
         self,
         name: IdentifierName,
         schema: SchemaInput,
-        sql: str | Mapping[str, str],
+        sql: ViewText,
         *,
         or_create: bool = False,
         **options: Unpack[ViewOptions],
     ) -> View:
         """Give a view a new version. `properties` are set; the view keeps its others."""
-        definition = ViewDefinition(schema, sql, **options)
         if not or_create:
-            return self._change_view(name, lambda view: view_updates.replacement(view, definition))
+            return self._change_view(
+                name, lambda view: client_view.replacement(view, schema, sql, options)
+            )
         try:
             return self.replace_view(name, schema, sql, **options)
         except NoSuchView:
@@ -369,14 +349,11 @@ class Client(CatalogVerbs[Commit], CatalogRowVerbs):
         """Set and remove properties of a view."""
         removed = tuple(removals)
         return self._change_view(
-            name, lambda view: view_updates.property_change(view, updates or {}, removed)
+            name, lambda view: client_view.property_change(view, updates or {}, removed)
         )
 
     def rename_view(self, name: IdentifierName, to: IdentifierName) -> None:
-        request = RenameTableRequest(
-            table_identifier(identifier_of(name)), table_identifier(identifier_of(to))
-        )
-        self._post("views/rename", request)
+        self._rename("views", name, to)
 
     def drop_view(self, name: IdentifierName) -> None:
         self._delete(view_path(identifier_of(name)))
@@ -410,7 +387,8 @@ class Client(CatalogVerbs[Commit], CatalogRowVerbs):
         path = self._calls.path(table_path(table.identifier))
 
         def build() -> Request:
-            return _commit_request(path, _request(self._fresh_base(table, (change,)), (change,)))
+            body = _request(self._fresh_base(table, (change,)), (change,))
+            return Request("POST", path, msgspec.json.encode(body), _MINIMAL)
 
         accepted = self._calls.submit(build, table.properties, rebuilds=change.rebuilds)
         committed = decode(accepted.answer, _Committed, CommitStateUnknown)
@@ -426,7 +404,8 @@ class Client(CatalogVerbs[Commit], CatalogRowVerbs):
                 )
                 for table, changes in pending
             )
-            return _commit_request(path, CommitTransactionRequest(table_changes=requests))
+            body = CommitTransactionRequest(table_changes=requests)
+            return Request("POST", path, msgspec.json.encode(body), _MINIMAL)
 
         rebuilds = any(change.rebuilds for _, changes in pending for change in changes)
         properties = pending[0][0].properties
@@ -469,16 +448,11 @@ class Client(CatalogVerbs[Commit], CatalogRowVerbs):
             raise BadRequest(f"{table} is another table now than when it was loaded: load it again")
         return loaded
 
-    def _plan(
-        self,
-        table: Table,
-        request: PlanTableScanRequest,
-        extras: PlanExtras,
-        max_files: int | None,
-    ) -> Plan:
-        from frazil.client.declare.scan_plans import Planning
+    def _plan(self, table: Table, filter: Filter | None, options: PlanOptions) -> Plan:
+        from frazil.client.declare.scan_plans import Planning, plan_request
 
-        return Planning(self._calls, table.identifier, extras).plan(request, max_files)
+        request = plan_request(table, filter, options)
+        return Planning(self._calls, table.identifier, options).plan(request)
 
     def _identifiers(self, path: str) -> list[Identifier]:
         return [
@@ -487,18 +461,18 @@ class Client(CatalogVerbs[Commit], CatalogRowVerbs):
             for item in page["identifiers"]
         ]
 
-    def _post(self, path: str, request: Struct) -> Answer:
-        body = msgspec.json.encode(request)
+    def _post(self, path: str, request: Struct | None = None) -> Answer:
+        body = None if request is None else msgspec.json.encode(request)
         post = Request("POST", self._calls.path(path), body)
         return self._calls.submit(lambda: post).answer
+
+    def _rename(self, kind: str, name: IdentifierName, to: IdentifierName) -> None:
+        old, new = (table_identifier(identifier_of(each)) for each in (name, to))
+        self._post(f"{kind}/rename", RenameTableRequest(old, new))
 
     def _delete(self, path: str, query: Mapping[str, str] | None = None) -> None:
         delete = Request("DELETE", self._calls.path(path), query=query or {})
         self._calls.submit(lambda: delete)
-
-
-def _commit_request(path: str, body: CommitTableRequest | CommitTransactionRequest) -> Request:
-    return Request("POST", path, msgspec.json.encode(body), _MINIMAL)
 
 
 def _request(

@@ -170,7 +170,6 @@ def resolve_catalog(
     *,
     catalog: str | None = None,
     env: Mapping[str, str] | None = None,
-    directories: Sequence[str | Path | None] | None = None,
 ) -> ResolvedCatalog:
     """Return the catalog that a client uses.
 
@@ -193,14 +192,14 @@ def resolve_catalog(
     in_environment = env.get(CATALOG_VARIABLE) or None
     if catalog is not None or "uri" in passed:
         name = catalog
-        configured = {} if name is None else _configured(name, env, directories)
+        configured = {} if name is None else _configured(name, env)
         uri, _ = (default | configured | passed)["uri"]
-        used = _used_variables(variables, _is_same(uri, _environment_uri(env, directories)))
+        used = _used_variables(variables, _is_same(uri, _environment_uri(env)))
         sourced = default | used | configured | passed
     else:
         name = in_environment
         skips_configuration = name is None and "uri" in variables
-        configured = {} if skips_configuration else _configured(name, env, directories)
+        configured = {} if skips_configuration else _configured(name, env)
         uri, _ = (default | configured | variables)["uri"]
         if name is not None and not _is_same(uri, configured.get("uri", (uri,))[0]):
             raise ConfigError(
@@ -228,13 +227,11 @@ def _used_variables(variables: _Sourced, names_server: bool) -> _Sourced:
     return {key: value for key, value in variables.items() if names_server or key not in of_server}
 
 
-def _environment_uri(
-    env: Mapping[str, str], directories: Sequence[str | Path | None] | None
-) -> str:
+def _environment_uri(env: Mapping[str, str]) -> str:
     """Return the address that the variables of a server belong to."""
     if env.get(URI_VARIABLE) or not env.get(CATALOG_VARIABLE):
         return env.get(URI_VARIABLE) or DEFAULT_URI
-    return _configured(env[CATALOG_VARIABLE], env, directories).get("uri", (DEFAULT_URI,))[0]
+    return _configured(env[CATALOG_VARIABLE], env).get("uri", (DEFAULT_URI,))[0]
 
 
 def _is_same(uri: str, other: str) -> bool:
@@ -254,25 +251,13 @@ def _origin(uri: str) -> tuple[str, str | None, int | None] | None:
 # --- the configuration ----------------------------------------------------------------------------
 
 
-def catalog_properties(
-    name: str | None = None,
-    *,
-    env: Mapping[str, str] = os.environ,
-    directories: Sequence[str | Path | None] | None = None,
-) -> dict[str, str]:
-    """Return the properties of a catalog in the configuration, by default the default catalog.
+def _configured(name: str | None, env: Mapping[str, str]) -> _Sourced:
+    """Return the properties of a catalog in the configuration, each with its source.
 
     Without a name and without configuration, return no properties. An unknown name raises
     ConfigError.
     """
-    return {key: text for key, (text, _) in _configured(name, env, directories).items()}
-
-
-def _configured(
-    name: str | None, env: Mapping[str, str], directories: Sequence[str | Path | None] | None
-) -> _Sourced:
-    """Return the properties of a catalog in the configuration, each with its source."""
-    source, config = _from_file(_directories(env) if directories is None else directories)
+    source, config = _from_file(env)
     in_file = copy.deepcopy(config)
     _add_variables(config, env)
     chosen = name if name is not None else config.get(_DEFAULT_NAME_KEY) or DEFAULT_CATALOG
@@ -304,11 +289,6 @@ def _configured(
     }
 
 
-def _directories(env: Mapping[str, str]) -> tuple[str | None, ...]:
-    home = env.get("HOME") or os.path.expanduser("~")
-    return env.get(HOME_VARIABLE), home, os.getcwd()
-
-
 def _unknown(name: str, known: Sequence[str], source: str | None) -> ConfigError:
     where = f"in {source}" if source else f"and no {FILE_NAME} was found"
     others = f"; known are {', '.join(known)}" if known else ""
@@ -323,16 +303,13 @@ def _unknown(name: str, known: Sequence[str], source: str | None) -> ConfigError
 # --- the file -----------------------------------------------------------------------------------
 
 
-def _from_file(directories: Sequence[str | Path | None]) -> tuple[str | None, dict[str, Any]]:
+def _from_file(env: Mapping[str, str]) -> tuple[str | None, dict[str, Any]]:
     """Return the path and content of the first file that is not empty."""
-    for directory in directories:
-        if not directory:
-            continue
+    home = env.get("HOME") or os.path.expanduser("~")
+    for directory in filter(None, (env.get(HOME_VARIABLE), home, os.getcwd())):
         path = Path(directory) / FILE_NAME
-        if path.is_file():
-            config = _read(path)
-            if config:
-                return str(path), config
+        if path.is_file() and (config := _read(path)):
+            return str(path), config
     return None, {}
 
 
@@ -422,7 +399,10 @@ def client_arguments(properties: Mapping[str, str]) -> ClientArguments:
             f"the catalog's type is {kind!r}, but this client supports only REST catalogs: choose "
             "another catalog, or set type to rest"
         )
-    arguments = ClientArguments(uri=_uri(properties))
+    uri = properties.get("uri") or DEFAULT_URI
+    if not uri.startswith(("http://", "https://")):
+        raise ConfigError(f"the catalog's uri {uri!r} must begin with http:// or https://")
+    arguments = ClientArguments(uri=uri)
     for name, key in (
         ("token", "token"),
         ("warehouse", "warehouse"),
@@ -472,13 +452,6 @@ def _headers(properties: Mapping[str, str]) -> dict[str, str]:
         if key.startswith(_HEADER_PREFIX)
     }
     return headers | _authorization(properties)
-
-
-def _uri(properties: Mapping[str, str]) -> str:
-    uri = properties.get("uri") or DEFAULT_URI
-    if not uri.startswith(("http://", "https://")):
-        raise ConfigError(f"the catalog's uri {uri!r} must begin with http:// or https://")
-    return uri
 
 
 def _authorization(properties: Mapping[str, str]) -> dict[str, str]:

@@ -41,17 +41,17 @@ from frazil.client.catalog_config import (
     resolve_catalog,
 )
 from frazil.client.send.catalog_calls import CatalogConfig
-from frazil.client.send.http_transport import DEFAULT_TIMEOUT_S
+from frazil.client.send.http_transport import DEFAULT_TIMEOUT_S, Request
 from frazil.client.send.outages import OutagePolicy, Outages
-from frazil.client.send.submit import Request, SubmitPolicy, submit
+from frazil.client.send.retry_policy import RetryPolicy
+from frazil.client.send.submit import SubmitPolicy, submit
+from frazil.pyiceberg.catalog_session import SessionTransport, make_patient
 from frazil.pyiceberg.commit_messages import commit_body, commit_response, translated
 from frazil.pyiceberg.frazil_transaction import (
     FrazilCreateTableTransaction,
     FrazilTable,
 )
-from frazil.pyiceberg.session_transport import SessionTransport
 from frazil.pyiceberg.transaction_base import copy_as
-from frazil.pyiceberg.waiting_session import make_patient
 from frazil.wire.errors import FrazilError
 from frazil.wire.frazil_properties import REQUEST_TIMEOUT, check_catalog_properties
 
@@ -120,7 +120,12 @@ class FrazilCatalog(RestCatalog):
         self._check_endpoint(Capability.V1_UPDATE_TABLE)
         request = Request("POST", self._commit_path(table), commit_body(requirements, updates))
         try:
-            policy = SubmitPolicy.of(table.metadata.properties, self._key_lifetime_s, self._outages)
+            policy = SubmitPolicy(
+                RetryPolicy.of(table.metadata.properties),
+                RetryPolicy.of_status_checks(table.metadata.properties),
+                self._key_lifetime_s,
+                outages=self._outages,
+            )
             accepted = submit(self._transport(table), lambda: request, policy, rebuilds=False)
         except FrazilError as error:
             raise translated(error) from error

@@ -23,7 +23,6 @@ from pyiceberg.table import (
     ALWAYS_TRUE,
     DOWNCAST_NS_TIMESTAMP_TO_US_ON_WRITE,
     CreateTableTransaction,
-    StagedTable,
     Table,
     TableProperties,
     Transaction,
@@ -422,9 +421,6 @@ class FrazilTransaction(TrackingTransaction):
 
 class FrazilCreateTableTransaction(CreateTableTransaction, FrazilTransaction):
     """Creates a table together with its first changes."""
-
-    def __init__(self, table: StagedTable) -> None:
-        super().__init__(table)
 
     def commit_transaction(self) -> Table:
         return FrazilTransaction.commit_transaction(self)

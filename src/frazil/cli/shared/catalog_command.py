@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 
 import typer
+from typer.core import TyperCommand
 
 from frazil.cli.shared.conflict_explanation import explanation
 from frazil.cli.shared.printing import is_dumb, plain, print_json
@@ -37,7 +38,9 @@ from frazil.client.catalog_config import (
     CA_FILE_PROPERTY,
     CLIENT_VARIABLES,
     URI_VARIABLE,
+    ConfigError,
     ResolvedCatalog,
+    client_arguments,
     resolve_catalog,
 )
 from frazil.wire.errors import (
@@ -51,7 +54,7 @@ from frazil.wire.frazil_properties import OUTAGE_TIMEOUT
 
 if TYPE_CHECKING:
     from frazil.client.catalog_client import Client
-    from frazil.client.send.http_transport import Answer, HttpTransport, Transport
+    from frazil.client.send.http_transport import Answer, Request, Transport
 
 
 CONFLICT: Final = 3
@@ -66,6 +69,8 @@ _OPTIONS: Final = {
 }
 
 
+DRY_RUN: Final = "Print the request without sending it."
+"""The help of `--dry-run`, for most commands."""
 WAIT_S: Final = 5.0
 """How long a command waits for a server that is away: somebody sits in front of it."""
 
@@ -81,10 +86,20 @@ class CatalogChoice:
     warehouse: str | None = None
     wait: str | None = None
     output: Output = Output.TEXT
+    dry_run: bool = False
+    """Whether the first change of a client raises DryRunRequest."""
 
     @property
     def as_json(self) -> bool:
         return self.output is Output.JSON
+
+    def fail(self, message: str) -> NoReturn:
+        """Print an error message to stderr and end the command."""
+        fail(message, self.output)
+
+    def usage(self, message: str) -> NoReturn:
+        """End the command because of wrong arguments."""
+        fail(message, self.output, USAGE_ERROR)
 
     @property
     def properties(self) -> dict[str, str]:
@@ -103,63 +118,58 @@ class CatalogChoice:
         }
         return resolve_catalog(options, catalog=self.catalog)
 
-    def connect(self, *, dry_run: bool = False, wait_s: float = WAIT_S) -> Client:
-        """Return a client; with `dry_run` its first change raises DryRunRequest.
+    def connect(self, *, wait_s: float = WAIT_S) -> Client:
+        """Return a client; in a dry run its first change raises DryRunRequest.
 
         It waits up to `wait_s` for a server that is away, or as long as the properties say.
         """
         from frazil.client.catalog_client import Client
-        from frazil.client.catalog_config import client_arguments
-
-        if not dry_run:
-            properties = {OUTAGE_TIMEOUT: str(wait_s), **self.properties}
-            return Client(**client_arguments(properties))
-
-        transport, arguments = self._transport(wait_s)
-        return Client(transport=DryRunTransport(transport), **arguments)
-
-    def store_properties(self) -> dict[str, str]:
-        """Return the properties for access to table files.
-
-        The catalog's defaults come first, then the configuration, then the catalog's overrides.
-        """
-        from frazil.client.send.catalog_calls import Calls
-
-        transport, arguments = self._transport()
-        try:
-            config = Calls(transport, **arguments).config
-        finally:
-            transport.close()
-        return config.defaults | self.properties | config.overrides
-
-    def _transport(self, wait_s: float = WAIT_S) -> tuple[HttpTransport, dict[str, Any]]:
-        """Return the transport, and the client's other arguments."""
-        from frazil.client.catalog_config import client_arguments
-        from frazil.client.send.http_transport import HttpTransport
 
         properties = {OUTAGE_TIMEOUT: str(wait_s), **self.properties}
         arguments: dict[str, Any] = {**client_arguments(properties)}
-        names = inspect.signature(HttpTransport).parameters
-        connection = {name: arguments.pop(name) for name in names if name in arguments}
-        return HttpTransport(**connection), arguments
+        if self.dry_run:
+            from frazil.client.send.http_transport import HttpTransport
+
+            names = inspect.signature(HttpTransport).parameters
+            connection = {name: arguments.pop(name) for name in names if name in arguments}
+            arguments["transport"] = DryRunTransport(HttpTransport(**connection))
+        return Client(properties=self.resolved.storage_properties, **arguments)
 
 
-def takes_catalog(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that choose a catalog to a command, and report its errors.
+def add_commands(
+    group: typer.Typer,
+    commands: Mapping[str, Callable[..., None]],
+    *,
+    dry_run: str | None = None,
+    kind: type[TyperCommand] | None = None,
+) -> None:
+    """Add commands by their names, with the options that choose a catalog.
+
+    `dry_run` is the help of the option `--dry-run` of commands that change something.
+    """
+    for name, command in commands.items():
+        group.command(name, cls=kind)(_takes_catalog(command, dry_run))
+
+
+def _takes_catalog(command: Callable[..., None], dry_run: str | None) -> Callable[..., None]:
+    """Add options to a command, and report its errors.
 
     The command takes `choice` first, then its own arguments and options by name.
     """
-    options = [keyword(name, Annotated[str | None, option]) for name, option in _OPTIONS.items()]
-    output = keyword("output", OutputOption, Output.TEXT)
+    options = own_options(command)
+    if dry_run is not None:
+        flag = Annotated[bool, typer.Option("--dry-run", help=dry_run)]
+        options.append(keyword("dry_run", flag, False))
+    options += [keyword(name, Annotated[str | None, option]) for name, option in _OPTIONS.items()]
+    options.append(keyword("output", OutputOption, Output.TEXT))
+    chosen = [*_OPTIONS, "output", *([] if dry_run is None else ["dry_run"])]
 
     def with_catalog(**values: Any) -> None:
-        choice = CatalogChoice(
-            **{name: values.pop(name) for name in _OPTIONS}, output=values.pop("output")
-        )
+        choice = CatalogChoice(**{name: values.pop(name) for name in chosen})
         with reported(choice, values.get("save_conflict")):
             command(choice, **values)
 
-    return declared(with_catalog, command, [*own_options(command), *options, output])
+    return declared(with_catalog, command, options)
 
 
 # --- errors ---------------------------------------------------------------------------------------
@@ -169,8 +179,6 @@ def takes_catalog(command: Callable[..., None]) -> Callable[..., None]:
 def reported(choice: CatalogChoice, save_conflict: str | None = None) -> Iterator[None]:
     """Turn every expected error into one message and an exit code."""
     output = choice.output
-    from frazil.client.catalog_config import ConfigError
-
     logger = logging.getLogger("frazil.client")
     level = logger.level
     if output is Output.JSON:
@@ -180,8 +188,8 @@ def reported(choice: CatalogChoice, save_conflict: str | None = None) -> Iterato
         yield
     except (BadName, ConfigError) as error:
         fail(str(error), output, USAGE_ERROR)
-    except DryRunRequest as request:
-        print_dry_run(request, output)
+    except DryRunRequest as dry_run:
+        print_dry_run(dry_run.request, output)
     except NotAuthorized as error:
         _end(NotAuthorized(f"{error.message}{_token_hint(choice)}"), output, save_conflict)
     except FrazilError as error:
@@ -202,10 +210,6 @@ def unknown_if_interrupted() -> Iterator[None]:
         ) from None
 
 
-def usage(message: str, output: Output) -> NoReturn:
-    fail(message, output, USAGE_ERROR)
-
-
 def _token_hint(choice: CatalogChoice) -> str:
     """Say how to give a token, and which variables were not used for this server."""
     unused = choice.resolved.unused_variables
@@ -220,7 +224,7 @@ def _token_hint(choice: CatalogChoice) -> str:
 def _end(error: FrazilError, output: Output, save_conflict: str | None) -> NoReturn:
     refused = isinstance(error, CommitFailed | ValidationError)
     if refused and save_conflict is not None:
-        _save(error, save_conflict, output)
+        _save(error, save_conflict)
     if output is Output.JSON:
         typer.echo(json.dumps(error.body()), err=True)
     elif isinstance(error, ValidationError) and error.conflicts:
@@ -235,7 +239,7 @@ def _end(error: FrazilError, output: Output, save_conflict: str | None) -> NoRet
     raise typer.Exit(UNKNOWN_OUTCOME if isinstance(error, CommitStateUnknown) else FAILURE)
 
 
-def _save(error: FrazilError, path: str, output: Output) -> None:
+def _save(error: FrazilError, path: str) -> None:
     text = json.dumps(error.body(), indent=2)
     try:
         Path(path).write_text(f"{text}\n", encoding="utf-8")
@@ -278,20 +282,9 @@ class DryRunRequest(FrazilError):
     It is an error that proves that nothing was committed, so written files are removed.
     """
 
-    def __init__(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> None:
-        super().__init__(f"{method} {path} was not sent")
-        self.method = method
-        self.path = path
-        self.request_headers = dict(headers)
-        self.request_body = body
-
-    def document(self) -> dict[str, Any]:
-        return {
-            "method": self.method,
-            "path": f"/v1/{self.path}",
-            "headers": self.request_headers,
-            "body": json.loads(self.request_body) if self.request_body else None,
-        }
+    def __init__(self, request: Request) -> None:
+        super().__init__(f"{request.method} {request.path} was not sent")
+        self.request = request
 
 
 class DryRunTransport:
@@ -300,40 +293,35 @@ class DryRunTransport:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
-    def send(
-        self,
-        method: str,
-        path: str,
-        *,
-        body: bytes | None = None,
-        headers: Mapping[str, str] | None = None,
-        query: Mapping[str, str] | None = None,
-    ) -> Answer:
-        if _changes_nothing(method, path, body):
-            return self._transport.send(
-                method, path, body=body, headers=headers or {}, query=query or {}
-            )
-        raise DryRunRequest(method, path, headers or {}, body or b"")
+    def send(self, request: Request) -> Answer:
+        if not _changes_nothing(request):
+            raise DryRunRequest(request)
+        return self._transport.send(request)
 
 
-def _changes_nothing(method: str, path: str, body: bytes | None) -> bool:
+def _changes_nothing(request: Request) -> bool:
     """Check for reads, scan planning, and staged tables, which only their first change creates."""
-    if method in _READ_METHODS or _PLANNING_PATH.fullmatch(path) is not None:
+    if request.method in _READ_METHODS or _PLANNING_PATH.fullmatch(request.path) is not None:
         return True
-    if method != "POST" or not path.endswith("/tables"):
+    if request.method != "POST" or not request.path.endswith("/tables"):
         return False
-    return bool(json.loads(body or b"{}").get("stage-create"))
+    return bool(json.loads(request.body or b"{}").get("stage-create"))
 
 
-def print_dry_run(request: DryRunRequest, output: Output) -> NoReturn:
+def print_dry_run(request: Request, output: Output) -> NoReturn:
     """Print the request that would have been sent, and end the command."""
-    document = request.document()
+    document = {
+        "method": request.method,
+        "path": f"/v1/{request.path}",
+        "headers": dict(request.headers),
+        "body": json.loads(request.body) if request.body else None,
+    }
     if output is Output.JSON:
         print_json(document)
     else:
         typer.echo("nothing was sent; without --dry-run this request would be sent:", err=True)
-        typer.echo(f"{document['method']} {document['path']}")
-        for name, value in document["headers"].items():
+        typer.echo(f"{request.method} {document['path']}")
+        for name, value in request.headers.items():
             typer.echo(f"{name}: {value}")
         typer.echo()
         print_json(document["body"])

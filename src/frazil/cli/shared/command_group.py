@@ -33,22 +33,12 @@ class CommandGroup(TyperGroup):
         with formatter.section("Commands"):
             formatter.write_dl(rows)
 
-    def main(
-        self,
-        args: Sequence[str] | None = None,
-        prog_name: str | None = None,
-        complete_var: str | None = None,
-        standalone_mode: bool = True,
-        windows_expand_args: bool = True,
-        **extra: Any,
-    ) -> Any:
+    def main(self, args: Sequence[str] | None = None, *more: Any, **options: Any) -> Any:
         words = list(sys.argv[1:] if args is None else args)
-        if not standalone_mode or not wants_json(words):
-            return super().main(
-                args, prog_name, complete_var, standalone_mode, windows_expand_args, **extra
-            )
+        if not options.get("standalone_mode", True) or not wants_json(words):
+            return super().main(args, *more, **options)
         try:
-            code = super().main(args, prog_name, complete_var, False, windows_expand_args, **extra)
+            code = super().main(args, *more, **{**options, "standalone_mode": False})
         except _ClickError as error:
             typer.echo(json.dumps({"error": {"message": error.format_message()}}), err=True)
             sys.exit(error.exit_code)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -230,12 +230,7 @@ def document(error: Mapping[str, Any]) -> dict[str, Any]:
 
 def _explained(conflict: Mapping[str, Any]) -> dict[str, Any]:
     clause = CLAUSES.get(str(conflict.get("clause")), _UNKNOWN_CLAUSE)
-    return {
-        **conflict,
-        "failed": clause.failed,
-        "meaning": clause.meaning,
-        "remedies": list(clause.remedies),
-    }
+    return {**conflict, **asdict(clause)}
 
 
 def _advice(error: Mapping[str, Any]) -> str:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.tree import Tree
 
+    from frazil.wire.identifiers import Identifier
+
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _WIDTH_WITHOUT_TERMINAL: Final = 1000
 
@@ -94,6 +96,10 @@ def plain(text: str) -> str:
     return "".join(
         char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
     )
+
+
+def identifier_document(identifier: Identifier) -> dict[str, Any]:
+    return {"namespace": list(identifier.namespace), "name": identifier.name}
 
 
 def heading(text: str) -> None:

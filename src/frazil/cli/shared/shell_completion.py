@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
+from frazil.cli.shared.catalog_command import CatalogChoice
 from frazil.cli.shared.printing import print_json
 from frazil.cli.shared.setting_options import Output
 
@@ -40,19 +41,14 @@ def prepare() -> None:
 def complete_table(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return namespaces, tables and views that begin so; nothing if the catalog is away."""
     from frazil.client.catalog_client import Client
-    from frazil.client.catalog_config import CA_FILE_PROPERTY, client_arguments, resolve_catalog
+    from frazil.client.catalog_config import client_arguments
     from frazil.client.send.retry_policy import RetryPolicy
     from frazil.wire.errors import FrazilError
 
-    options = {
-        "uri": ctx.params.get("uri"),
-        "token": ctx.params.get("token"),
-        CA_FILE_PROPERTY: ctx.params.get("ca_file"),
-        "warehouse": ctx.params.get("warehouse"),
-    }
+    options = ("uri", "token", "catalog", "ca_file", "warehouse")
+    chosen: dict[str, Any] = {name: ctx.params.get(name) for name in options}
     try:
-        resolved = resolve_catalog(options, catalog=ctx.params.get("catalog"))
-        arguments = client_arguments(resolved.properties)
+        arguments = client_arguments(CatalogChoice(**chosen).properties)
         retry = RetryPolicy(num_retries=0)
         arguments["outage_timeout_s"] = 0
         with Client(**arguments, timeout_s=_TIMEOUT_S, retry=retry) as client:

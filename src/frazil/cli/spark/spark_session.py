@@ -5,13 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from frazil.cli.shared.catalog_command import CatalogChoice
 from frazil.cli.shared.printing import count_text, plain, print_json
-from frazil.cli.shared.setting_options import FAILURE, USAGE_ERROR, fail
 from frazil.cli.shared.typed_names import key_values
 from frazil.cli.spark.startup_output import quiet_startup
 from frazil.extras import install_command, missing_modules
@@ -21,6 +20,12 @@ if TYPE_CHECKING:
     from frazil.spark.session import Session
     from frazil.wire.identifiers import Identifier
 
+ConfOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--conf", metavar="KEY=VALUE", help="A setting of Spark, such as spark.driver.memory=4g."
+    ),
+]
 QUERY_LOGGERS: Final = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 """Loggers that repeat every query error on stderr with the stack of the JVM."""
 
@@ -28,22 +33,17 @@ QUERY_LOGGERS: Final = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 @contextmanager
 def spark_session(
     choice: CatalogChoice,
-    conf: Sequence[str],
+    conf: Sequence[str] | None,
     *,
     table: Identifier | None = None,
-    dry_run: bool = False,
 ) -> Iterator[Session]:
     """Start Spark in this process and yield a session of the chosen catalog.
 
     If `table` is given, it must exist; this is checked before Spark starts.
     """
     if missing := missing_modules("spark-local"):
-        fail(
-            f"not installed: {', '.join(missing)}. Type: {install_command('spark-local')}",
-            choice.output,
-            USAGE_ERROR,
-        )
-    settings = {"spark.ui.enabled": "false", **key_values("--conf", conf)}
+        choice.usage(f"not installed: {', '.join(missing)}. Type: {install_command('spark-local')}")
+    settings = {"spark.ui.enabled": "false", **key_values("--conf", conf or ())}
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
@@ -56,7 +56,7 @@ def spark_session(
     for name in QUERY_LOGGERS:
         logging.getLogger(name).disabled = True
     with ExitStack() as stack:
-        client = stack.enter_context(choice.connect(dry_run=dry_run, wait_s=OUTAGE_TIMEOUT_S))
+        client = stack.enter_context(choice.connect(wait_s=OUTAGE_TIMEOUT_S))
         if table is not None:
             client.load_table(table, snapshots="refs")
         try:
@@ -68,11 +68,11 @@ def spark_session(
             properties = choice.properties
             yield connect(spark, properties["uri"], properties=properties, client=client)
         except JavaError as error:
-            fail(str(error), choice.output, FAILURE)
+            choice.fail(str(error))
         except PySparkException as error:
-            fail(first_part(str(error.getMessage() or error)), choice.output, FAILURE)
+            choice.fail(first_part(str(error.getMessage() or error)))
         except Py4JJavaError as error:
-            fail("; because ".join(_causes(error.java_exception)), choice.output, FAILURE)
+            choice.fail("; because ".join(_causes(error.java_exception)))
 
 
 def first_part(text: str) -> str:

@@ -8,27 +8,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from frazil.cli.shared.catalog_command import CatalogChoice, unknown_if_interrupted, usage
+from frazil.cli.shared.catalog_command import CatalogChoice, unknown_if_interrupted
 from frazil.cli.shared.printing import count_text, print_json, print_table
-from frazil.cli.spark.spark_session import spark_session
+from frazil.cli.spark.spark_session import ConfOption, spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-
-@dataclass(frozen=True, slots=True)
-class SqlArguments:
-    """Arguments and options of the command."""
-
-    statement: str | None = None
-    file: str | None = None
-    limit: int = 100
-    conf: tuple[str, ...] = ()
-    dry_run: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +30,31 @@ class Rows:
     """Whether the result has more rows than the limit."""
 
 
-def run(choice: CatalogChoice, args: SqlArguments) -> None:
-    text = _text(choice, args)
+def sql(
+    choice: CatalogChoice,
+    statement: Annotated[
+        str | None,
+        typer.Argument(metavar="SQL", help="Statements separated by semicolons."),
+    ] = None,
+    file: Annotated[
+        str | None,
+        typer.Option(
+            "--file", "-f", metavar="FILE", help="Read SQL from a file; - is standard input."
+        ),
+    ] = None,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", metavar="N", min=0, help="Print at most N rows.")
+    ] = 100,
+    conf: ConfOption = None,
+) -> None:
+    """Run SQL statements on tables of the catalog and print their results."""
+    text = _text(choice, statement, file)
     answers: list[Rows] = []
-    with spark_session(choice, args.conf, dry_run=args.dry_run) as session:
-        for statement in statements_in(text):
+    with spark_session(choice, conf) as session:
+        for each in statements_in(text):
             with unknown_if_interrupted():
-                frame = session.sql(statement)
-            answer = rows_of(frame, args.limit)
+                frame = session.sql(each)
+            answer = rows_of(frame, limit)
             if choice.as_json:
                 answers.append(answer)
             else:
@@ -79,18 +85,18 @@ def rows_of(frame: DataFrame, limit: int) -> Rows:
     return Rows(frame.columns, rows[:limit], len(rows) > limit)
 
 
-def _text(choice: CatalogChoice, args: SqlArguments) -> str:
-    if (args.statement is None) == (args.file is None):
-        usage("sql: give either the statement or --file", choice.output)
-    if args.statement is not None:
-        return args.statement
-    assert args.file is not None
-    if args.file == "-":
+def _text(choice: CatalogChoice, statement: str | None, file: str | None) -> str:
+    if (statement is None) == (file is None):
+        choice.usage("sql: give either the statement or --file")
+    if statement is not None:
+        return statement
+    assert file is not None
+    if file == "-":
         return sys.stdin.read()
     try:
-        return Path(args.file).read_text(encoding="utf-8")
+        return Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        usage(f"--file {args.file}: {error}", choice.output)
+        choice.usage(f"--file {file}: {error}")
 
 
 def _print(answer: Rows) -> None:

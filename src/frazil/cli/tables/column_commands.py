@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from frazil.cli.shared.catalog_command import CatalogChoice, takes_catalog, usage
-from frazil.cli.tables.table_change import DryRunOption, change_table
+from frazil.cli.shared.catalog_command import DRY_RUN, CatalogChoice, add_commands
+from frazil.cli.tables.table_change import change_table
 from frazil.cli.tables.table_commands import TableArgument
-
-if TYPE_CHECKING:
-    pass
 
 ColumnArgument = Annotated[
     str,
@@ -31,17 +28,20 @@ TermArgument = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the command tree."""
-    for name, command in (
-        ("add-column", add_column),
-        ("drop-column", drop_column),
-        ("rename-column", rename_column),
-        ("alter-column", alter_column),
-        ("set-identifier-fields", set_identifier_fields),
-        ("add-partition-field", add_partition_field),
-        ("drop-partition-field", drop_partition_field),
-        ("set-sort-order", set_sort_order),
-    ):
-        app.command(name)(takes_catalog(command))
+    add_commands(
+        app,
+        {
+            "add-column": add_column,
+            "drop-column": drop_column,
+            "rename-column": rename_column,
+            "alter-column": alter_column,
+            "set-identifier-fields": set_identifier_fields,
+            "add-partition-field": add_partition_field,
+            "drop-partition-field": drop_partition_field,
+            "set-sort-order": set_sort_order,
+        },
+        dry_run=DRY_RUN,
+    )
 
 
 # --- columns --------------------------------------------------------------------------------------
@@ -61,7 +61,6 @@ def add_column(
     doc: DocOption = None,
     first: FirstOption = False,
     after: AfterOption = None,
-    dry_run: DryRunOption = False,
 ) -> None:
     """Add a column; existing rows have its default there, or null."""
     change_table(
@@ -69,24 +68,13 @@ def add_column(
         table,
         lambda loaded: loaded.add_column(column, type, doc=doc, first=first, after=after),
         f"added the column {column}",
-        dry_run=dry_run,
     )
 
 
-def drop_column(
-    choice: CatalogChoice,
-    table: TableArgument,
-    column: ColumnArgument,
-    dry_run: DryRunOption = False,
-) -> None:
+def drop_column(choice: CatalogChoice, table: TableArgument, column: ColumnArgument) -> None:
     """Drop a column; files keep its values, but nothing reads them."""
-    change_table(
-        choice,
-        table,
-        lambda loaded: loaded.drop_column(column),
-        f"dropped the column {column}",
-        dry_run=dry_run,
-    )
+    done = f"dropped the column {column}"
+    change_table(choice, table, lambda loaded: loaded.drop_column(column), done)
 
 
 def rename_column(
@@ -94,16 +82,10 @@ def rename_column(
     table: TableArgument,
     column: ColumnArgument,
     new_name: Annotated[str, typer.Argument(metavar="NEW_NAME", help="The new name.")],
-    dry_run: DryRunOption = False,
 ) -> None:
     """Rename a column; its values stay."""
-    change_table(
-        choice,
-        table,
-        lambda loaded: loaded.rename_column(column, new_name),
-        f"renamed the column {column} to {new_name}",
-        dry_run=dry_run,
-    )
+    done = f"renamed the column {column} to {new_name}"
+    change_table(choice, table, lambda loaded: loaded.rename_column(column, new_name), done)
 
 
 def alter_column(
@@ -111,8 +93,7 @@ def alter_column(
     table: TableArgument,
     column: ColumnArgument,
     type: Annotated[
-        str | None,
-        typer.Option("--type", metavar="TYPE", help="A wider type, such as long for int."),
+        str | None, typer.Option(metavar="TYPE", help="A wider type, such as long for int.")
     ] = None,
     required: Annotated[
         bool | None,
@@ -122,7 +103,6 @@ def alter_column(
     default: Annotated[
         str | None,
         typer.Option(
-            "--default",
             metavar="VALUE",
             help="The value of new rows without one, such as 0, \"'none'\" or "
             "\"date '2026-05-01'\".",
@@ -130,7 +110,6 @@ def alter_column(
     ] = None,
     first: FirstOption = False,
     after: AfterOption = None,
-    dry_run: DryRunOption = False,
 ) -> None:
     """Change the type, the comment, the default or the place of a column, or allow nulls."""
     changes: dict[str, Any] = {
@@ -141,13 +120,8 @@ def alter_column(
         "first": first,
         "after": after,
     }
-    change_table(
-        choice,
-        table,
-        lambda loaded: loaded.update_column(column, **changes),
-        f"changed the column {column}",
-        dry_run=dry_run,
-    )
+    done = f"changed the column {column}"
+    change_table(choice, table, lambda loaded: loaded.update_column(column, **changes), done)
 
 
 def _constant(choice: CatalogChoice, text: str) -> Any:
@@ -157,7 +131,7 @@ def _constant(choice: CatalogChoice, text: str) -> Any:
 
     predicate = parse_filter(f"x = {text}")
     if not isinstance(predicate, Predicate) or len(predicate.values) != 1:
-        usage(f"--default {text} is not a constant, such as 0 or \"'text'\"", choice.output)
+        choice.usage(f"--default {text} is not a constant, such as 0 or \"'text'\"")
     return predicate.values[0]
 
 
@@ -168,17 +142,11 @@ def set_identifier_fields(
         list[str] | None,
         typer.Argument(metavar="[COLUMN...]", help="Required columns. Without any, none."),
     ] = None,
-    dry_run: DryRunOption = False,
 ) -> None:
     """Name the columns that identify a row."""
     names = columns or []
-    change_table(
-        choice,
-        table,
-        lambda loaded: loaded.set_identifier_fields(*names),
-        f"identifier fields are {', '.join(names) or 'none'}",
-        dry_run=dry_run,
-    )
+    done = f"identifier fields are {', '.join(names) or 'none'}"
+    change_table(choice, table, lambda loaded: loaded.set_identifier_fields(*names), done)
 
 
 # --- partitions and order -------------------------------------------------------------------------
@@ -189,19 +157,12 @@ def add_partition_field(
     table: TableArgument,
     term: TermArgument,
     name: Annotated[
-        str | None,
-        typer.Option("--name", metavar="NAME", help="The field's name. [default: from the term]"),
+        str | None, typer.Option(metavar="NAME", help="The field's name. [default: from the term]")
     ] = None,
-    dry_run: DryRunOption = False,
 ) -> None:
     """Partition new files also by a term; older files stay as they are."""
-    change_table(
-        choice,
-        table,
-        lambda loaded: loaded.add_partition_field(term, name=name),
-        f"new files are partitioned by {term}",
-        dry_run=dry_run,
-    )
+    done = f"new files are partitioned by {term}"
+    change_table(choice, table, lambda loaded: loaded.add_partition_field(term, name=name), done)
 
 
 def drop_partition_field(
@@ -210,16 +171,10 @@ def drop_partition_field(
     term: Annotated[
         str, typer.Argument(metavar="TERM", help="The term, or the name of the field.")
     ],
-    dry_run: DryRunOption = False,
 ) -> None:
     """Stop partitioning new files by a term."""
-    change_table(
-        choice,
-        table,
-        lambda loaded: loaded.drop_partition_field(term),
-        f"new files are not partitioned by {term}",
-        dry_run=dry_run,
-    )
+    done = f"new files are not partitioned by {term}"
+    change_table(choice, table, lambda loaded: loaded.drop_partition_field(term), done)
 
 
 def set_sort_order(
@@ -232,14 +187,8 @@ def set_sort_order(
             help='Terms such as "day(at) desc nulls last". Without any, files are not sorted.',
         ),
     ] = None,
-    dry_run: DryRunOption = False,
 ) -> None:
     """Sort the rows of new files."""
     names = terms or []
-    change_table(
-        choice,
-        table,
-        lambda loaded: loaded.set_sort_order(*names),
-        f"new files are sorted by {', '.join(names) or 'nothing'}",
-        dry_run=dry_run,
-    )
+    done = f"new files are sorted by {', '.join(names) or 'nothing'}"
+    change_table(choice, table, lambda loaded: loaded.set_sort_order(*names), done)

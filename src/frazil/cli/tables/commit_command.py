@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
-from frazil.cli.shared.catalog_command import CatalogChoice, progress, unknown_if_interrupted, usage
+from frazil.cli.shared.catalog_command import CatalogChoice, progress, unknown_if_interrupted
 from frazil.cli.shared.printing import count_text, print_json, size_text
 from frazil.cli.shared.typed_names import BadName, key_values, table_name
 from frazil.cli.tables.snapshot_text import find_snapshot
@@ -42,7 +42,6 @@ class CommitArguments:
     isolation: str | None = None
     conflict_filter: str | None = None
     replace_partitions: bool = False
-    dry_run: bool = False
 
     @property
     def only_adds(self) -> bool:
@@ -51,7 +50,7 @@ class CommitArguments:
 
 def run(choice: CatalogChoice, args: CommitArguments) -> None:
     _check(choice, args)
-    with choice.connect(dry_run=args.dry_run) as client:
+    with choice.connect() as client:
         table = client.load_table(table_name(args.table))
         options = _options(table, args)
         files = _read(table, args)
@@ -64,19 +63,16 @@ def _check(choice: CatalogChoice, args: CommitArguments) -> None:
     """Refuse invalid combinations of options before anything is read."""
     removes = bool(args.remove) or args.remove_where is not None
     if not args.add and not removes:
-        usage("commit: nothing to do, give --add, --remove or --remove-where", choice.output)
+        choice.usage("commit: nothing to do, give --add, --remove or --remove-where")
     if args.replace_partitions and (removes or not args.add):
-        usage(
-            "--replace-partitions needs only --add: the added files select the partitions",
-            choice.output,
-        )
+        choice.usage("--replace-partitions needs only --add: the added files select the partitions")
     if args.partition and not args.add:
-        usage("--partition applies to added files: give --add", choice.output)
+        choice.usage("--partition applies to added files: give --add")
     if args.only_adds:
         for name in ("base", "isolation", "conflict_filter"):
             if getattr(args, name) is not None:
                 flag = f"--{name.replace('_', '-')}"
-                usage(f"{flag} has no effect on an append, which never conflicts", choice.output)
+                choice.usage(f"{flag} has no effect on an append, which never conflicts")
     for flag, text in (
         ("--conflict-filter", args.conflict_filter),
         ("--remove-where", args.remove_where),
@@ -85,7 +81,7 @@ def _check(choice: CatalogChoice, args: CommitArguments) -> None:
             if text is not None:
                 filter_json(text)
         except BadRequest as error:
-            usage(f"{flag}: {error.message}", choice.output)
+            choice.usage(f"{flag}: {error.message}")
 
 
 def _options(table: Table, args: CommitArguments) -> dict[str, Any]:
@@ -93,15 +89,14 @@ def _options(table: Table, args: CommitArguments) -> dict[str, Any]:
         "branch": args.branch,
         "summary": key_values("--summary", args.summary),
         "stage_only": args.stage_only,
+        "isolation": args.isolation,
+        "conflict_filter": args.conflict_filter,
     }
+    chosen = {name: value for name, value in options.items() if value is not None}
     if args.base is not None:
         base = find_snapshot(table, args.base)
-        options["base_snapshot_id"] = None if base is None else base.snapshot_id
-    if args.isolation is not None:
-        options["isolation"] = args.isolation
-    if args.conflict_filter is not None:
-        options["conflict_filter"] = args.conflict_filter
-    return options
+        chosen["base_snapshot_id"] = None if base is None else base.snapshot_id
+    return chosen
 
 
 def _read(table: Table, args: CommitArguments) -> list[DeclaredDataFile]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import typer
+from msgspec import to_builtins
 
 from frazil.cli.shared.catalog_command import CatalogChoice
 from frazil.cli.shared.printing import heading, plain, print_json, print_table, styled, time_text
@@ -39,7 +40,7 @@ def run(choice: CatalogChoice, name: str, old_text: str, new_text: str) -> None:
     }
     changes: FileChanges | None = None
     try:
-        with open_files(choice, table) as files:
+        with open_files(table) as files:
             changes = files.changes(old, new)
     except FilesUnavailable as error:
         document |= {"files": None, **summed(table, old, new)}
@@ -50,8 +51,8 @@ def run(choice: CatalogChoice, name: str, old_text: str, new_text: str) -> None:
             "removed": counts(changes.removed),
             "partitions": partitions(changes),
             "files": {
-                "added": [file.document() for file in changes.added],
-                "removed": [file.document() for file in changes.removed],
+                "added": to_builtins(changes.added),
+                "removed": to_builtins(changes.removed),
             },
         }
     if choice.as_json:
@@ -78,7 +79,7 @@ def counts(files: Iterable[LiveFile]) -> dict[str, int]:
         data = file.content == "data"
         totals["data-files" if data else "delete-files"] += 1
         totals["records"] += file.record_count if data else 0
-        totals["size-in-bytes"] += file.size_bytes
+        totals["size-in-bytes"] += file.size_in_bytes
     return totals
 
 

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from frazil.cli.shared.catalog_command import CatalogChoice, takes_catalog, usage
-from frazil.cli.shared.setting_options import FAILURE, fail
+from frazil.cli.shared.catalog_command import DRY_RUN, CatalogChoice, add_commands
 from frazil.cli.shared.typed_names import BadName, key_values, table_name
 from frazil.cli.tables.table_change import (
-    DryRunOption,
     change_catalog,
     change_table,
+    change_unless,
     print_done,
 )
 from frazil.cli.tables.table_commands import TABLE_HELP, TableArgument
@@ -36,16 +35,19 @@ IfExistsOption = Annotated[bool, typer.Option("--if-exists", help="Succeed if it
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the command tree."""
-    for name, command in (
-        ("create", create),
-        ("drop", drop),
-        ("rename", rename),
-        ("set", set_properties),
-        ("unset", unset_properties),
-        ("register", register_table),
-        ("unregister", unregister),
-    ):
-        app.command(name)(takes_catalog(command))
+    add_commands(
+        app,
+        {
+            "create": create,
+            "drop": drop,
+            "rename": rename,
+            "set": set_properties,
+            "unset": unset_properties,
+            "register": register_table,
+            "unregister": unregister,
+        },
+        dry_run=DRY_RUN,
+    )
 
 
 # --- create ---------------------------------------------------------------------------------------
@@ -57,54 +59,44 @@ def create(
     schema: Annotated[
         str | None,
         typer.Option(
-            "--schema",
             metavar="COLUMNS",
             help="The columns, such as \"id bigint not null, at timestamptz comment 'when'\", "
             "or Iceberg's JSON.",
         ),
     ] = None,
     like: Annotated[
-        str | None,
-        typer.Option("--like", metavar="FILE", help="A Parquet file with the columns."),
+        str | None, typer.Option(metavar="FILE", help="A Parquet file with the columns.")
     ] = None,
     partition_by: Annotated[
         list[str] | None,
-        typer.Option(
-            "--partition-by", metavar="TERM", help='A column, or a transform such as "day(at)".'
-        ),
+        typer.Option(metavar="TERM", help='A column, or a transform such as "day(at)".'),
     ] = None,
     sort_by: Annotated[
         list[str] | None,
-        typer.Option(
-            "--sort-by", metavar="TERM", help='A sort term, such as "at desc nulls last".'
-        ),
+        typer.Option(metavar="TERM", help='A sort term, such as "at desc nulls last".'),
     ] = None,
     identifier: Annotated[
         list[str] | None,
-        typer.Option(
-            "--identifier", metavar="COLUMN", help="A required column that identifies rows."
-        ),
+        typer.Option(metavar="COLUMN", help="A required column that identifies rows."),
     ] = None,
     properties: Annotated[
         list[str] | None,
         typer.Option("--property", metavar="KEY=VALUE", help="A property of the table."),
     ] = None,
     location: Annotated[
-        str | None, typer.Option("--location", metavar="URL", help="Where its files are stored.")
+        str | None, typer.Option(metavar="URL", help="Where its files are stored.")
     ] = None,
     format_version: Annotated[
-        int | None,
-        typer.Option("--format-version", metavar="N", help="Iceberg's format. [default: 2]"),
+        int | None, typer.Option(metavar="N", help="Iceberg's format. [default: 2]")
     ] = None,
     if_not_exists: Annotated[
         bool, typer.Option("--if-not-exists", help="Leave a table that exists as it is.")
     ] = False,
-    dry_run: DryRunOption = False,
 ) -> None:
     """Create a table from columns as text, or with the columns of a Parquet file."""
     name = table_name(table)
     if (schema is None) == (like is None):
-        usage("create: give either --schema or --like", choice.output)
+        choice.usage("create: give either --schema or --like")
     columns = _columns_of_text(schema) if schema is not None else _columns_of_file(choice, like)
     options: CreateOptions = {
         "partition_by": partition_by or (),
@@ -123,7 +115,7 @@ def create(
                 raise
         return client.load_table(name), False
 
-    loaded, is_new = change_catalog(choice, make, dry_run=dry_run)
+    loaded, is_new = change_catalog(choice, make)
     done = "created, at" if is_new else "there already, at"
     _print_table(choice, name, loaded, done, {"created": is_new})
 
@@ -141,11 +133,11 @@ def _columns_of_file(choice: CatalogChoice, path: str | None) -> Any:
     try:
         import pyarrow.parquet
     except ImportError:
-        fail(f"--like needs pyarrow. Type: {install_command('parquet')}", choice.output, FAILURE)
+        choice.fail(f"--like needs pyarrow. Type: {install_command('parquet')}")
     try:
         return pyarrow.parquet.read_schema(path)
     except (OSError, pyarrow.ArrowInvalid) as error:
-        fail(f"--like {path}: {error}", choice.output, FAILURE)
+        choice.fail(f"--like {path}: {error}")
 
 
 def _print_table(
@@ -171,28 +163,16 @@ def drop(
         bool, typer.Option("--purge", help="Also delete its files; they cannot be restored.")
     ] = False,
     if_exists: IfExistsOption = False,
-    dry_run: DryRunOption = False,
 ) -> None:
     """Drop a table; its files stay, unless --purge is given."""
     name = table_name(table)
-
-    def remove(client: Client) -> bool:
-        try:
-            client.drop_table(name, purge=purge)
-        except NotFound:
-            if not if_exists:
-                raise
-            return False
-        return True
-
-    dropped = change_catalog(choice, remove, dry_run=dry_run)
+    dropped = change_unless(
+        choice, lambda client: client.drop_table(name, purge=purge), NotFound, tolerated=if_exists
+    )
     files = "and its files are deleted" if purge else "its files stay"
     done = f"dropped, {files}" if dropped else "does not exist"
-    print_done(
-        choice,
-        f"{name}: {done}",
-        {"table": str(name), "dropped": dropped, "purged": dropped and purge},
-    )
+    document = {"table": str(name), "dropped": dropped, "purged": dropped and purge}
+    print_done(choice, f"{name}: {done}", document)
 
 
 def rename(
@@ -201,11 +181,10 @@ def rename(
     new_name: Annotated[
         str, typer.Argument(metavar="NEW_NAME", help="The new name, as namespace.table.")
     ],
-    dry_run: DryRunOption = False,
 ) -> None:
     """Rename a table, or move it to another namespace; its files stay where they are."""
     old, new = table_name(table), table_name(new_name)
-    change_catalog(choice, lambda client: client.rename_table(old, new), dry_run=dry_run)
+    change_catalog(choice, lambda client: client.rename_table(old, new))
     print_done(choice, f"{old}: now {new}", {"table": str(new), "previous-name": str(old)})
 
 
@@ -213,30 +192,18 @@ def rename(
 
 
 def set_properties(
-    choice: CatalogChoice,
-    table: TableArgument,
-    properties: PropertiesArgument,
-    dry_run: DryRunOption = False,
+    choice: CatalogChoice, table: TableArgument, properties: PropertiesArgument
 ) -> None:
     """Set properties of a table."""
     updates = key_values("set", properties)
     done = f"set {', '.join(sorted(updates))}"
-    change_table(
-        choice, table, lambda loaded: loaded.set_properties(updates), done, dry_run=dry_run
-    )
+    change_table(choice, table, lambda loaded: loaded.set_properties(updates), done)
 
 
-def unset_properties(
-    choice: CatalogChoice,
-    table: TableArgument,
-    keys: KeysArgument,
-    dry_run: DryRunOption = False,
-) -> None:
+def unset_properties(choice: CatalogChoice, table: TableArgument, keys: KeysArgument) -> None:
     """Remove properties of a table."""
     done = f"unset {', '.join(keys)}"
-    change_table(
-        choice, table, lambda loaded: loaded.remove_properties(*keys), done, dry_run=dry_run
-    )
+    change_table(choice, table, lambda loaded: loaded.remove_properties(*keys), done)
 
 
 # --- tables of other catalogs ---------------------------------------------------------------------
@@ -252,24 +219,19 @@ def register_table(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace a table of this name; its files stay.")
     ] = False,
-    dry_run: DryRunOption = False,
 ) -> None:
     """Register a table whose files exist, such as one of another catalog."""
     name = table_name(table)
     loaded = change_catalog(
         choice,
         lambda client: client.register_table(name, metadata_location, overwrite=overwrite),
-        dry_run=dry_run,
     )
     _print_table(choice, name, loaded, "registered, at", {})
 
 
-def unregister(choice: CatalogChoice, table: TableArgument, dry_run: DryRunOption = False) -> None:
+def unregister(choice: CatalogChoice, table: TableArgument) -> None:
     """Remove a table from the catalog and print what registers it again; all files stay."""
     name = table_name(table)
-    location = change_catalog(choice, lambda client: client.unregister_table(name), dry_run=dry_run)
-    print_done(
-        choice,
-        f"{name}: unregistered, its metadata is {location}",
-        {"table": str(name), "metadata-location": location},
-    )
+    location = change_catalog(choice, lambda client: client.unregister_table(name))
+    document = {"table": str(name), "metadata-location": location}
+    print_done(choice, f"{name}: unregistered, its metadata is {location}", document)

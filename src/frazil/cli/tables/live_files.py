@@ -14,7 +14,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from frazil.cli.shared.catalog_command import CatalogChoice, progress
+import msgspec
+
+from frazil.cli.shared.catalog_command import progress
 from frazil.extras import install_command
 from frazil.wire.errors import BadRequest, ValidationError
 
@@ -41,8 +43,7 @@ class FilesUnavailable(Exception):
         self.fix = fix
 
 
-@dataclass(frozen=True, slots=True)
-class LiveFile:
+class LiveFile(msgspec.Struct, frozen=True, rename="kebab", omit_defaults=True):
     """A live data file, delete file or deletion vector."""
 
     content: str
@@ -52,7 +53,7 @@ class LiveFile:
     partition: str
     """The partition in the form of Java's partitionToPath; empty if unpartitioned."""
     record_count: int
-    size_bytes: int
+    size_in_bytes: int
     """The size of the file, or of a deletion vector's part of its Puffin file."""
     content_offset: int | None = None
     referenced_data_file: str | None = None
@@ -61,21 +62,6 @@ class LiveFile:
     def key(self) -> tuple[str, int | None]:
         """Return path and offset, because one Puffin file contains many deletion vectors."""
         return self.file_path, self.content_offset
-
-    def document(self) -> dict[str, Any]:
-        document: dict[str, Any] = {
-            "content": self.content,
-            "file-path": self.file_path,
-            "spec-id": self.spec_id,
-            "partition": self.partition,
-            "record-count": self.record_count,
-            "size-in-bytes": self.size_bytes,
-        }
-        if self.content_offset is not None:
-            document["content-offset"] = self.content_offset
-        if self.referenced_data_file is not None:
-            document["referenced-data-file"] = self.referenced_data_file
-        return document
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +144,7 @@ class FileReader:
                 spec_id=spec_id,
                 partition=partitions[partition_rows[row]],
                 record_count=records[row],
-                size_bytes=size,
+                size_in_bytes=size,
                 content_offset=offset if offset >= 0 else None,
                 referenced_data_file=None if deletes is None else deletes.referenced_data_file[row],
             )
@@ -178,8 +164,6 @@ def _difference(files: Sequence[LiveFile], others: Iterable[LiveFile]) -> tuple[
 
 def _parsed_snapshot(table: Table, snapshot: Snapshot) -> Any:
     """Parse a snapshot for the server's readers; old tables list their manifests in it."""
-    import msgspec
-
     from frazil.format.metadata.snapshots import parse_snapshot
 
     raw = next(
@@ -189,8 +173,6 @@ def _parsed_snapshot(table: Table, snapshot: Snapshot) -> Any:
 
 
 def _partition_text(table: Table, spec_id: int) -> Callable[[Sequence[Any]], str]:
-    import msgspec
-
     from frazil.format.metadata.partition_spec import (
         parse_partition_spec,
         partition_path,
@@ -213,13 +195,12 @@ def _partition_text(table: Table, spec_id: int) -> Callable[[Sequence[Any]], str
 
 
 @contextmanager
-def open_files(choice: CatalogChoice, table: Table) -> Iterator[FileReader]:
+def open_files(table: Table) -> Iterator[FileReader]:
     """Open a reader of the table's files, with a progress bar; may raise FilesUnavailable."""
-    properties = choice.store_properties()
     with _explain_errors(table):
         from frazil.read.manifest_cache import ManifestCache, ManifestReader
 
-        store = _open_store({**properties, **table.config})
+        store = _open_store(table.config)
     try:
         with progress("reading manifests") as advance:
             reader = ManifestReader(ManifestCache(), store, lambda location: None)

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
+from msgspec import to_builtins
 
 from frazil.cli.shared.catalog_command import CatalogChoice
-from frazil.cli.shared.printing import count_text, plain, print_json, print_table, size_text
-from frazil.cli.shared.setting_options import FAILURE, fail
+from frazil.cli.shared.printing import (
+    count_text,
+    identifier_document,
+    plain,
+    print_json,
+    print_table,
+    size_text,
+)
 from frazil.cli.shared.typed_names import BadName, namespace_name, table_and_ref
 from frazil.cli.tables.live_files import FilesUnavailable, LiveFile, open_files
 from frazil.cli.tables.snapshot_text import find_snapshot, total_text
@@ -19,7 +26,6 @@ from frazil.wire.file_actions import MAIN
 if TYPE_CHECKING:
     from frazil.client.catalog_client import Client
     from frazil.client.declare.client_table import Table
-    from frazil.wire.identifiers import Identifier
 
 
 def run(choice: CatalogChoice, name: str | None) -> None:
@@ -71,7 +77,7 @@ def _namespace(choice: CatalogChoice, client: Client, namespace: tuple[str, ...]
     except NoSuchNamespace:
         if len(namespace) > 1 and client.view_exists(namespace):
             view = ".".join(namespace)
-            fail(f"{view} is a view, so it has no files: see `frazil show`", choice.output, FAILURE)
+            choice.fail(f"{view} is a view, so it has no files: see `frazil show`")
         raise
     tables, views = sorted(client.list_tables(namespace)), sorted(client.list_views(namespace))
     if choice.as_json:
@@ -79,8 +85,8 @@ def _namespace(choice: CatalogChoice, client: Client, namespace: tuple[str, ...]
             {
                 "namespace": list(namespace),
                 "namespaces": [list(each) for each in inner],
-                "tables": [_identifier(table) for table in tables],
-                "views": [_identifier(view) for view in views],
+                "tables": [identifier_document(table) for table in tables],
+                "views": [identifier_document(view) for view in views],
             }
         )
         return
@@ -93,32 +99,28 @@ def _namespace(choice: CatalogChoice, client: Client, namespace: tuple[str, ...]
         typer.echo(f"{kind:<9}  {plain(shown)}")
 
 
-def _identifier(identifier: Identifier) -> dict[str, Any]:
-    return {"namespace": list(identifier.namespace), "name": identifier.name}
-
-
 def _files(choice: CatalogChoice, table: Table, ref: str | None) -> None:
     snapshot = find_snapshot(table, ref or MAIN)
     try:
-        with open_files(choice, table) as files:
+        with open_files(table) as files:
             live_files = files.live(snapshot)
     except FilesUnavailable as error:
         total = None if snapshot is None else total_text(snapshot.summary)
         known = f" By its summary the snapshot has {total}." if total else ""
-        fail(f"{error}.{known} To see the files: {error.fix}", choice.output, FAILURE)
+        choice.fail(f"{error}.{known} To see the files: {error.fix}")
     live_files.sort(key=lambda file: (file.content != "data", file.partition, file.key[0]))
     if choice.as_json:
         print_json(
             {
                 "table": str(table.identifier),
                 "snapshot-id": None if snapshot is None else snapshot.snapshot_id,
-                "files": [file.document() for file in live_files],
+                "files": to_builtins(live_files),
             }
         )
         return
     print_files(live_files)
     rows = sum(file.record_count for file in live_files if file.content == "data")
-    size = size_text(sum(file.size_bytes for file in live_files))
+    size = size_text(sum(file.size_in_bytes for file in live_files))
     typer.echo(f"{count_text(len(live_files), 'file')}, {count_text(rows, 'row')}, {size}")
 
 
@@ -132,7 +134,7 @@ def print_files(files: Sequence[LiveFile]) -> None:
                 file.content,
                 file.partition or "-",
                 f"{file.record_count:,}",
-                size_text(file.size_bytes),
+                size_text(file.size_in_bytes),
                 file.file_path
                 if file.content_offset is None
                 else f"{file.file_path} at {file.content_offset}",

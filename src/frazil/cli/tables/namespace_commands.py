@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from frazil.cli.shared.catalog_command import CatalogChoice, takes_catalog
+from frazil.cli.shared.catalog_command import DRY_RUN, CatalogChoice, add_commands
 from frazil.cli.shared.command_group import CommandGroup
 from frazil.cli.shared.printing import plain, print_json, print_pairs
 from frazil.cli.shared.shell_completion import complete_table
 from frazil.cli.shared.typed_names import key_values, namespace_name
 from frazil.cli.tables.lifecycle_commands import IfExistsOption, KeysArgument, PropertiesArgument
-from frazil.cli.tables.table_change import DryRunOption, change_catalog, print_done
+from frazil.cli.tables.table_change import change_catalog, change_unless, print_done
 from frazil.wire.errors import AlreadyExists, NotFound
-
-if TYPE_CHECKING:
-    from frazil.client.catalog_client import Client
 
 NamespaceArgument = Annotated[
     str,
@@ -31,15 +28,17 @@ NamespaceArgument = Annotated[
 def register(app: typer.Typer) -> None:
     """Add the commands to the command tree."""
     group = typer.Typer(cls=CommandGroup, help="Work on namespaces.", no_args_is_help=True)
-    for name, command in (
-        ("ls", ls),
-        ("show", show),
-        ("create", create),
-        ("drop", drop),
-        ("set", set_properties),
-        ("unset", unset_properties),
-    ):
-        group.command(name)(takes_catalog(command))
+    add_commands(group, {"ls": ls, "show": show})
+    add_commands(
+        group,
+        {
+            "create": create,
+            "drop": drop,
+            "set": set_properties,
+            "unset": unset_properties,
+        },
+        dry_run=DRY_RUN,
+    )
     app.add_typer(group, name="ns")
 
 
@@ -84,22 +83,16 @@ def create(
     if_not_exists: Annotated[
         bool, typer.Option("--if-not-exists", help="Leave a namespace that exists as it is.")
     ] = False,
-    dry_run: DryRunOption = False,
 ) -> None:
     """Create a namespace."""
     levels = namespace_name(namespace)
     values = key_values("--property", properties or ())
-
-    def make(client: Client) -> bool:
-        try:
-            client.create_namespace(levels, values)
-        except AlreadyExists:
-            if not if_not_exists:
-                raise
-            return False
-        return True
-
-    is_new = change_catalog(choice, make, dry_run=dry_run)
+    is_new = change_unless(
+        choice,
+        lambda client: client.create_namespace(levels, values),
+        AlreadyExists,
+        tolerated=if_not_exists,
+    )
     done = "created" if is_new else "there already"
     _print(choice, levels, done, {"created": is_new})
 
@@ -108,21 +101,12 @@ def drop(
     choice: CatalogChoice,
     namespace: NamespaceArgument,
     if_exists: IfExistsOption = False,
-    dry_run: DryRunOption = False,
 ) -> None:
     """Drop an empty namespace."""
     levels = namespace_name(namespace)
-
-    def remove(client: Client) -> bool:
-        try:
-            client.drop_namespace(levels)
-        except NotFound:
-            if not if_exists:
-                raise
-            return False
-        return True
-
-    dropped = change_catalog(choice, remove, dry_run=dry_run)
+    dropped = change_unless(
+        choice, lambda client: client.drop_namespace(levels), NotFound, tolerated=if_exists
+    )
     done = "dropped" if dropped else "does not exist"
     _print(choice, levels, done, {"dropped": dropped})
 
@@ -131,12 +115,11 @@ def set_properties(
     choice: CatalogChoice,
     namespace: NamespaceArgument,
     properties: PropertiesArgument,
-    dry_run: DryRunOption = False,
 ) -> None:
     """Set properties of a namespace."""
     levels = namespace_name(namespace)
     updates = key_values("set", properties)
-    change_catalog(choice, lambda client: client.update_namespace(levels, updates), dry_run=dry_run)
+    change_catalog(choice, lambda client: client.update_namespace(levels, updates))
     _print(choice, levels, f"set {', '.join(sorted(updates))}", {"updated": sorted(updates)})
 
 
@@ -144,13 +127,10 @@ def unset_properties(
     choice: CatalogChoice,
     namespace: NamespaceArgument,
     keys: KeysArgument,
-    dry_run: DryRunOption = False,
 ) -> None:
     """Remove properties of a namespace."""
     levels = namespace_name(namespace)
-    change_catalog(
-        choice, lambda client: client.update_namespace(levels, removals=keys), dry_run=dry_run
-    )
+    change_catalog(choice, lambda client: client.update_namespace(levels, removals=keys))
     _print(choice, levels, f"unset {', '.join(keys)}", {"removed": keys})
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import typer
 
-from frazil.cli.shared.catalog_command import CatalogChoice, usage
+from frazil.cli.shared.catalog_command import CatalogChoice
 from frazil.cli.shared.printing import (
     count_text,
     heading,
@@ -41,37 +40,28 @@ if TYPE_CHECKING:
 _MAX_RESIDUAL: Final = 100
 
 
-@dataclass(frozen=True, slots=True)
-class PlanArguments:
-    """Arguments and options of the command."""
-
-    table: str
-    filter: str | None
-    select: tuple[str, ...]
-    start: str | None
-    end: str | None
-    limit: int | None
-
-
-def run(choice: CatalogChoice, args: PlanArguments) -> None:
-    identifier, ref = table_and_ref(args.table)
-    incremental = args.start is not None or args.end is not None
+def run(
+    choice: CatalogChoice,
+    name: str,
+    where: str | None,
+    *,
+    select: Sequence[str] | None,
+    start: str | None,
+    end: str | None,
+    limit: int | None,
+) -> None:
+    identifier, ref = table_and_ref(name)
+    incremental = start is not None or end is not None
     if ref is not None and incremental:
-        usage("--from and --to select the snapshots: leave @ out", choice.output)
+        choice.usage("--from and --to select the snapshots: leave @ out")
     with choice.connect() as client:
         table = client.load_table(identifier)
-        snapshots = _increment(table, args) if incremental else {"snapshot": _at(table, ref)}
-        plan = table.plan(
-            args.filter,
-            select=args.select or None,
-            explain=True,
-            max_files=args.limit,
-            **snapshots,
-        )
+        snapshots = _increment(table, start, end) if incremental else {"snapshot": _at(table, ref)}
+        plan = table.plan(where, select=select or None, explain=True, max_files=limit, **snapshots)
     if choice.as_json:
-        print_json(_document(table, args, snapshots, plan))
+        print_json(_document(table, where, snapshots, plan))
     else:
-        _print(table, args, snapshots, plan)
+        _print(table, where, snapshots, plan)
 
 
 def _at(table: Table, ref: str | None) -> str | int | None:
@@ -82,15 +72,15 @@ def _at(table: Table, ref: str | None) -> str | int | None:
     return None if snapshot is None else snapshot.snapshot_id
 
 
-def _increment(table: Table, args: PlanArguments) -> dict[str, int | None]:
+def _increment(table: Table, start: str | None, end: str | None) -> dict[str, int | None]:
     """Return the range of snapshots; without a start it begins before the first snapshot."""
-    start = None if args.start is None else find_snapshot(table, args.start)
-    end = find_snapshot(table, args.end or MAIN)
-    if end is None:
+    first = None if start is None else find_snapshot(table, start)
+    last = find_snapshot(table, end or MAIN)
+    if last is None:
         raise NotFound(f"{table} has no snapshot for --to")
     return {
-        "from_snapshot": None if start is None else start.snapshot_id,
-        "to_snapshot": end.snapshot_id,
+        "from_snapshot": None if first is None else first.snapshot_id,
+        "to_snapshot": last.snapshot_id,
     }
 
 
@@ -98,12 +88,12 @@ def _increment(table: Table, args: PlanArguments) -> dict[str, int | None]:
 
 
 def _document(
-    table: Table, args: PlanArguments, snapshots: Mapping[str, Any], plan: Plan
+    table: Table, where: str | None, snapshots: Mapping[str, Any], plan: Plan
 ) -> dict[str, Any]:
     return {
         "table": str(table.identifier),
         **_named_snapshots(table, snapshots),
-        "filter": None if args.filter is None else filter_json(args.filter),
+        "filter": None if where is None else filter_json(where),
         "walk": None if plan.walk is None else msgspec.to_builtins(plan.walk),
         "is-whole": plan.is_whole,
         "files": [_file_document(table, task) for task in plan.tasks],
@@ -152,7 +142,7 @@ def _delete_document(file: PlannedDeleteFile) -> dict[str, Any]:
 # --- text -----------------------------------------------------------------------------------------
 
 
-def _print(table: Table, args: PlanArguments, snapshots: Mapping[str, Any], plan: Plan) -> None:
+def _print(table: Table, where: str | None, snapshots: Mapping[str, Any], plan: Plan) -> None:
     incremental = "snapshot" not in snapshots
     named = _named_snapshots(table, snapshots)
     if incremental:
@@ -162,8 +152,8 @@ def _print(table: Table, args: PlanArguments, snapshots: Mapping[str, Any], plan
     else:
         at = named["snapshot-id"]
         which = "no snapshot yet" if at is None else f"snapshot {at}"
-    where = "" if args.filter is None else f", where {plain(args.filter)}"
-    typer.echo(f"{styled(str(table.identifier), bold=True)}, {which}{where}")
+    rows = "" if where is None else f", where {plain(where)}"
+    typer.echo(f"{styled(str(table.identifier), bold=True)}, {which}{rows}")
     if plan.walk is None:
         typer.echo("this catalog does not report what it skipped")
     else:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from frazil.cli.shared.catalog_command import CatalogChoice, usage
+from frazil.cli.shared.catalog_command import CatalogChoice
 from frazil.cli.shared.printing import (
     heading,
+    identifier_document,
     plain,
     print_json,
     print_pairs,
@@ -27,7 +28,7 @@ from frazil.cli.tables.snapshot_text import (
     total_text,
     writer_keys,
 )
-from frazil.cli.tables.view_actions import show_view
+from frazil.cli.tables.view_commands import show_view
 from frazil.values.types import fields_by_id
 from frazil.wire.errors import NoSuchTable, NotFound
 from frazil.wire.file_actions import MAIN
@@ -74,10 +75,7 @@ def _document(table: Table, snapshot: Snapshot | None, schema_id: int) -> dict[s
     refs = refs_by_snapshot(table)
     return {
         "table": str(table.identifier),
-        "identifier": {
-            "namespace": list(table.identifier.namespace),
-            "name": table.identifier.name,
-        },
+        "identifier": identifier_document(table.identifier),
         "table-uuid": table.uuid,
         "format-version": table.format_version,
         "location": table.location,
@@ -181,7 +179,7 @@ def _field_text(field: Mapping[str, Any], names: Mapping[int, str]) -> str:
 def log(choice: CatalogChoice, name: str, limit: int | None, every: bool) -> None:
     identifier, ref = table_and_ref(name)
     if every and ref is not None:
-        usage("--all shows every snapshot, so it cannot be combined with a ref", choice.output)
+        choice.usage("--all shows every snapshot, so it cannot be combined with a ref")
     with choice.connect() as client:
         table = client.load_table(identifier)
     snapshots = _all(table) if every else _history(table, ref or MAIN)

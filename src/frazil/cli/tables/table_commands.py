@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
-from frazil.cli.shared.catalog_command import CatalogChoice, takes_catalog, usage
+from frazil.cli.shared.catalog_command import DRY_RUN, CatalogChoice, add_commands
 from frazil.cli.shared.setting_options import Output, OutputOption
 from frazil.cli.shared.shell_completion import complete_table
-from frazil.cli.tables.table_change import DryRunOption
 
 TABLE_HELP = 'The table, as namespace.table; \'["a.b","t"]\' for names with dots.'
-_SNAPSHOT_HELP = "A snapshot id, a branch or a tag; each ^ after it goes back one parent."
+SNAPSHOT_HELP = "A snapshot id, a branch or a tag; each ^ after it goes back one parent."
 
 TableArgument = Annotated[
     str, typer.Argument(metavar="TABLE", help=TABLE_HELP, autocompletion=complete_table)
@@ -28,19 +27,6 @@ TableAtArgument = Annotated[
     ),
 ]
 BranchOption = Annotated[str, typer.Option("--branch", metavar="NAME", help="The branch.")]
-RefArgument = Annotated[
-    str | None, typer.Argument(metavar="NAME", help="Its name. Without a name, all are listed.")
-]
-AtOption = Annotated[
-    str | None,
-    typer.Option("--at", metavar="SNAPSHOT", help=f"{_SNAPSHOT_HELP} [default: head of main]"),
-]
-DeleteOption = Annotated[bool, typer.Option("--delete", help="Remove it.")]
-ReplaceOption = Annotated[bool, typer.Option("--replace", help="Move it if it exists already.")]
-RefAgeOption = Annotated[
-    int | None,
-    typer.Option("--max-ref-age-ms", metavar="MS", min=1, help="Expire it at this age."),
-]
 SaveConflictOption = Annotated[
     str | None,
     typer.Option(
@@ -78,21 +64,14 @@ class IsolationChoice(StrEnum):
     SNAPSHOT = "snapshot"
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands on tables to the command tree."""
-    for name, command in (
-        ("ls", ls),
-        ("show", show),
-        ("log", log),
-        ("diff", diff),
-        ("plan", plan),
-        ("branch", branch),
-        ("tag", tag),
-        ("rollback", rollback),
-        ("cherry-pick", cherry_pick),
-    ):
-        app.command(name)(takes_catalog(command))
-    app.command("commit", cls=ManyFiles)(takes_catalog(commit))
+def register_reads(app: typer.Typer) -> None:
+    """Add the commands that read tables to the command tree."""
+    add_commands(app, {"ls": ls, "show": show, "log": log, "diff": diff, "plan": plan})
+
+
+def register_commit(app: typer.Typer) -> None:
+    """Add `commit`, and what explains its errors, to the command tree."""
+    add_commands(app, {"commit": commit}, dry_run=DRY_RUN, kind=ManyFiles)
     app.command("explain")(explain)
 
 
@@ -140,9 +119,9 @@ def log(
 def diff(
     choice: CatalogChoice,
     table: TableArgument,
-    old: Annotated[str, typer.Argument(metavar="FROM", help=_SNAPSHOT_HELP)],
+    old: Annotated[str, typer.Argument(metavar="FROM", help=SNAPSHOT_HELP)],
     new: Annotated[
-        str, typer.Argument(metavar="TO", help=f"{_SNAPSHOT_HELP} [default: main]")
+        str, typer.Argument(metavar="TO", help=f"{SNAPSHOT_HELP} [default: main]")
     ] = "main",
 ) -> None:
     """Compare two snapshots: live files added and removed, by partition, and the schema."""
@@ -163,8 +142,7 @@ def plan(
         ),
     ] = None,
     select: Annotated[
-        list[str] | None,
-        typer.Option("--select", metavar="COLUMN", help="A column to read."),
+        list[str] | None, typer.Option(metavar="COLUMN", help="A column to read.")
     ] = None,
     start: Annotated[
         str | None,
@@ -182,9 +160,9 @@ def plan(
     ] = None,
 ) -> None:
     """Show the files that a scan must read, and what is skipped and why."""
-    from frazil.cli.tables.plan_command import PlanArguments, run
+    from frazil.cli.tables.plan_command import run
 
-    run(choice, PlanArguments(table, where, tuple(select or ()), start, end, limit))
+    run(choice, table, where, select=select, start=start, end=end, limit=limit)
 
 
 def commit(
@@ -192,18 +170,15 @@ def commit(
     table: TableArgument,
     add: Annotated[
         list[str] | None,
-        typer.Option("--add", metavar="FILE", help="A Parquet file to add; its footer is read."),
+        typer.Option(metavar="FILE", help="A Parquet file to add; its footer is read."),
     ] = None,
     remove: Annotated[
         list[str] | None,
-        typer.Option(
-            "--remove", metavar="PATH", help="A data file to remove, by its path in `frazil ls`."
-        ),
+        typer.Option(metavar="PATH", help="A data file to remove, by its path in `frazil ls`."),
     ] = None,
     remove_where: Annotated[
         str | None,
         typer.Option(
-            "--remove-where",
             metavar="FILTER",
             help="Remove the data files whose rows all match, such as \"day < '2026-05-01'\".",
         ),
@@ -219,14 +194,13 @@ def commit(
     partition: Annotated[
         list[str] | None,
         typer.Option(
-            "--partition",
             metavar="NAME=VALUE",
             help="The partition of the added files, if their footers do not prove it.",
         ),
     ] = None,
     summary: Annotated[
         list[str] | None,
-        typer.Option("--summary", metavar="KEY=VALUE", help="An entry for the snapshot summary."),
+        typer.Option(metavar="KEY=VALUE", help="An entry for the snapshot summary."),
     ] = None,
     stage_only: Annotated[
         bool,
@@ -238,25 +212,17 @@ def commit(
     base: Annotated[
         str | None,
         typer.Option(
-            "--base",
-            metavar="SNAPSHOT",
-            help="The snapshot that was read. [default: head of the branch]",
+            metavar="SNAPSHOT", help="The snapshot that was read. [default: head of the branch]"
         ),
     ] = None,
     isolation: Annotated[
         IsolationChoice | None,
-        typer.Option(
-            "--isolation", help="[default: the table's write.*.isolation-level, or serializable]"
-        ),
+        typer.Option(help="[default: the table's write.*.isolation-level, or serializable]"),
     ] = None,
     conflict_filter: Annotated[
-        str | None,
-        typer.Option(
-            "--conflict-filter", metavar="FILTER", help="The rows that the change depends on."
-        ),
+        str | None, typer.Option(metavar="FILTER", help="The rows that the change depends on.")
     ] = None,
     save_conflict: SaveConflictOption = None,
-    dry_run: DryRunOption = False,
 ) -> None:
     """Commit Parquet files: append, delete, overwrite or replace partitions.
 
@@ -266,130 +232,19 @@ def commit(
 
     args = CommitArguments(
         table=table,
-        add=tuple(add or ()),
-        remove=tuple(remove or ()),
+        add=add or (),
+        remove=remove or (),
         remove_where=remove_where,
         replace_partitions=replace_partitions,
         branch=branch,
-        partition=tuple(partition or ()),
-        summary=tuple(summary or ()),
+        partition=partition or (),
+        summary=summary or (),
         stage_only=stage_only,
         base=base,
-        isolation=None if isolation is None else isolation.value,
+        isolation=isolation,
         conflict_filter=conflict_filter,
-        dry_run=dry_run,
     )
     run(choice, args)
-
-
-def branch(
-    choice: CatalogChoice,
-    table: TableArgument,
-    name: RefArgument = None,
-    at: AtOption = None,
-    delete: DeleteOption = False,
-    replace: ReplaceOption = False,
-    min_snapshots_to_keep: Annotated[
-        int | None,
-        typer.Option(
-            "--min-snapshots-to-keep",
-            metavar="N",
-            min=1,
-            help="Always keep N snapshots.",
-        ),
-    ] = None,
-    max_snapshot_age_ms: Annotated[
-        int | None,
-        typer.Option("--max-snapshot-age-ms", metavar="MS", min=1, help="Expire older snapshots."),
-    ] = None,
-    max_ref_age_ms: RefAgeOption = None,
-    dry_run: DryRunOption = False,
-) -> None:
-    """List, create, move or remove branches."""
-    retention = {
-        "min_snapshots_to_keep": min_snapshots_to_keep,
-        "max_snapshot_age_ms": max_snapshot_age_ms,
-        "max_ref_age_ms": max_ref_age_ms,
-    }
-    _ref(choice, "branch", table, name, at, delete, replace, retention, dry_run)
-
-
-def tag(
-    choice: CatalogChoice,
-    table: TableArgument,
-    name: RefArgument = None,
-    at: AtOption = None,
-    delete: DeleteOption = False,
-    replace: ReplaceOption = False,
-    max_ref_age_ms: RefAgeOption = None,
-    dry_run: DryRunOption = False,
-) -> None:
-    """List, create, move or remove tags."""
-    retention = {"max_ref_age_ms": max_ref_age_ms}
-    _ref(choice, "tag", table, name, at, delete, replace, retention, dry_run)
-
-
-def _ref(
-    choice: CatalogChoice,
-    kind: Literal["branch", "tag"],
-    table: str,
-    name: str | None,
-    at: str | None,
-    delete: bool,
-    replace: bool,
-    retention: dict[str, int | None],
-    dry_run: bool,
-) -> None:
-    from frazil.cli.tables import ref_commands
-
-    changes = at is not None or replace or any(value is not None for value in retention.values())
-    if name is None:
-        if changes or delete or dry_run:
-            usage(f"{kind}: give the name of the {kind}", choice.output)
-        ref_commands.list_refs(choice, kind, table)
-    elif delete:
-        if changes:
-            usage("--delete cannot be combined with options that change the ref", choice.output)
-        ref_commands.delete(choice, kind, table, name, dry_run=dry_run)
-    else:
-        ref_commands.create(
-            choice, kind, table, name, at, retention, replace=replace, dry_run=dry_run
-        )
-
-
-def rollback(
-    choice: CatalogChoice,
-    table: TableArgument,
-    snapshot: Annotated[str | None, typer.Argument(metavar="SNAPSHOT", help=_SNAPSHOT_HELP)] = None,
-    to_timestamp: Annotated[
-        str | None,
-        typer.Option(
-            "--to-timestamp",
-            metavar="TIME",
-            help="The last snapshot at this time, such as 2026-05-01T12:00:00Z.",
-        ),
-    ] = None,
-    branch: BranchOption = "main",
-    dry_run: DryRunOption = False,
-) -> None:
-    """Move a branch back to an earlier snapshot; later snapshots stay in the table."""
-    from frazil.cli.tables import ref_commands
-
-    ref_commands.rollback(choice, table, snapshot, to_timestamp, branch, dry_run=dry_run)
-
-
-def cherry_pick(
-    choice: CatalogChoice,
-    table: TableArgument,
-    snapshot: Annotated[str, typer.Argument(metavar="SNAPSHOT", help="The staged snapshot's id.")],
-    branch: BranchOption = "main",
-    save_conflict: SaveConflictOption = None,
-    dry_run: DryRunOption = False,
-) -> None:
-    """Publish a staged snapshot on a branch."""
-    from frazil.cli.tables import ref_commands
-
-    ref_commands.cherry_pick(choice, table, snapshot, branch, dry_run=dry_run)
 
 
 def explain(

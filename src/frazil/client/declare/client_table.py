@@ -6,33 +6,34 @@ and the server checks the commits since then for conflicts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
 
 from msgspec import Struct, convert
 
 from frazil.client.declare.table_verbs import Change, Commit, TableVerbs
 from frazil.client.rows.row_verbs import RowVerbs
 from frazil.datafiles.portable_table import TableMetadataMixin
+from frazil.values.types import StructType
 from frazil.wire.errors import BadRequest, NotFound
 from frazil.wire.file_actions import MAIN
 from frazil.wire.identifiers import Identifier
 
 if TYPE_CHECKING:
-    from frazil.client.declare.scan_plans import Plan, PlanExtras
+    from frazil.client.declare.scan_plans import Plan, PlanOptions
     from frazil.client.send.retry_policy import RetryBudget
     from frazil.wire.filter_builders import Filter
-    from frazil.wire.scan_planning import PlanTableScanRequest
 
 
 SnapshotChoice: TypeAlias = Literal["all", "refs"]
 """Which snapshots to load: all, or only those that refs point to."""
 
 
-class Ref(Struct, frozen=True, rename="kebab"):
+class Ref(Struct, frozen=True, rename="kebab", omit_defaults=True):
     """A branch or a tag."""
 
     snapshot_id: int
@@ -73,7 +74,7 @@ class Table(TableMetadataMixin, TableVerbs[Commit], RowVerbs):
         default=None, repr=False, compare=False
     )
     """Commits changes; a method of the client that loaded the table."""
-    planner: Callable[[Table, PlanTableScanRequest, PlanExtras, int | None], Plan] | None = field(
+    planner: Callable[[Table, Filter | None, PlanOptions], Plan] | None = field(
         default=None, repr=False, compare=False
     )
     """Plans scans; a method of the client that loaded the table."""
@@ -160,50 +161,15 @@ class Table(TableMetadataMixin, TableVerbs[Commit], RowVerbs):
 
     # --- scans ---------------------------------------------------------------------------------
 
-    def plan(
-        self,
-        filter: Filter | None = None,
-        *,
-        select: Sequence[str] | None = None,
-        snapshot: str | int | None = None,
-        from_snapshot: str | int | None = None,
-        to_snapshot: str | int | None = None,
-        case_sensitive: bool = True,
-        stats_fields: Sequence[str] = (),
-        use_snapshot_schema: bool | None = None,
-        sequence_numbers: bool = False,
-        explain: bool = False,
-        max_files: int | None = None,
-    ) -> Plan:
+    def plan(self, filter: Filter | None = None, **options: Unpack[PlanOptions]) -> Plan:
         """Let the catalog plan a scan: the files to read, with their deletes and residual filters.
 
         Plans `snapshot`, a ref or an id, by default the head of main when the table was loaded. Or
         plans the files appended after `from_snapshot` up to `to_snapshot`, by default that head.
-
-        - `stats_fields` names columns whose statistics the plan includes.
-        - `explain` adds counts of what the planner read and skipped.
-        - `sequence_numbers` adds the sequence number of each data file, if the catalog is Frazil.
-        - `max_files` limits the number of files.
-        - `use_snapshot_schema` selects the schema for column names in the filter. By default it is
-          the table's schema for a branch, and the snapshot's own for a tag or an id.
         """
-        from frazil.client.declare.scan_plans import PlanExtras, plan_request
-
         if self.planner is None:
             raise BadRequest(f"{self} was not loaded by a client, so nothing can be planned")
-        request = plan_request(
-            self,
-            filter,
-            select=select,
-            snapshot=snapshot,
-            from_snapshot=from_snapshot,
-            to_snapshot=to_snapshot,
-            case_sensitive=case_sensitive,
-            stats_fields=stats_fields,
-            use_snapshot_schema=use_snapshot_schema,
-        )
-        extras = PlanExtras(explain=explain, sequence_numbers=sequence_numbers)
-        return self.planner(self, request, extras, max_files)
+        return self.planner(self, filter, options)
 
     # --- changes -------------------------------------------------------------------------------
 
@@ -214,3 +180,27 @@ class Table(TableMetadataMixin, TableVerbs[Commit], RowVerbs):
         if self.committer is None:
             raise BadRequest(f"{self} was not loaded by a client, so nothing can be committed")
         return self.committer(self, change)
+
+
+# --- history --------------------------------------------------------------------------------------
+
+
+def snapshot_at(table: Table, timestamp_ms: int) -> int:
+    """Return the snapshot that was main's head then: the last of the log at or before that time."""
+    snapshot_id: int | None = None
+    for entry in table.metadata.get("snapshot-log") or []:
+        if entry["timestamp-ms"] <= timestamp_ms:
+            snapshot_id = int(entry["snapshot-id"])
+    if snapshot_id is None:
+        time = datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat()
+        raise NotFound(f"{table} had no snapshot at {time}")
+    return snapshot_id
+
+
+def schema_of(table: Table, snapshot_id: int) -> StructType:
+    """Return a snapshot's schema; the table's if an old writer did not name it."""
+    schema_id = table.snapshot(snapshot_id).schema_id
+    known = {schema.get("schema-id") for schema in table.metadata["schemas"]}
+    if schema_id is None or schema_id not in known:
+        return table.schema
+    return table.schema_by_id(schema_id)

@@ -122,13 +122,15 @@ def identifier_fields(
     table: Table, editor: SchemaEditor, columns: Sequence[Path], *, drop: bool = False
 ) -> MetadataUpdates:
     """Make columns the identifier fields, or remove columns from them."""
-    named = [_existing(table.schema, editor, path) for path in columns]
     if drop:
-        ids = _without(table, columns, [field.field_id for field in named])
+        known = identifier_field_ids(table)
+        dropped = [_existing(table.schema, editor, path).field_id for path in columns]
+        for path, field_id in zip(columns, dropped, strict=True):
+            if field_id not in known:
+                raise BadRequest(f"column {'.'.join(path)} is no identifier field")
+        ids = [field_id for field_id in known if field_id not in dropped]
     else:
-        for path, field in zip(columns, named, strict=True):
-            check_identifier(field, ".".join(path))
-        ids = [field.field_id for field in named]
+        ids = new_identifier_ids(table.schema, columns, editor)
     (added, *others) = schema_updates(table, table.schema)
     document = {key: part for key, part in added["schema"].items() if key != IDENTIFIER_FIELDS}
     if ids:
@@ -136,17 +138,10 @@ def identifier_fields(
     return [{**added, "schema": document}, *others], schema_requirements(table)
 
 
-def _without(table: Table, columns: Sequence[Path], dropped: Sequence[int]) -> list[int]:
-    known = identifier_field_ids(table)
-    for path, field_id in zip(columns, dropped, strict=True):
-        if field_id not in known:
-            raise BadRequest(f"column {'.'.join(path)} is no identifier field")
-    return [field_id for field_id in known if field_id not in dropped]
-
-
-def new_identifier_ids(schema: StructType, columns: Sequence[Path]) -> list[int]:
-    """Return the IDs of the identifier fields of a new table."""
-    editor = SchemaEditor(case_sensitive=True)
+def new_identifier_ids(
+    schema: StructType, columns: Sequence[Path], editor: SchemaEditor
+) -> list[int]:
+    """Return the IDs of columns that may be identifier fields."""
     ids = []
     for path in columns:
         field = _existing(schema, editor, path)

@@ -107,21 +107,22 @@ def _skip_angle_brackets(cursor: TextCursor) -> None:
 
 def schema_of_text(columns: str | Mapping[str, str]) -> types.StructType:
     """Return the schema that a text, or a mapping from names to types, defines; IDs begin at 1."""
-    if isinstance(columns, str):
-        definitions = parse_columns(columns)
-    else:
-        definitions = tuple(_named_column(name, text) for name, text in columns.items())
-    fields = tuple(map(_top_level_field, definitions))
+    fields = tuple(map(_top_level_field, definitions_of(columns)))
     if not fields:
         raise BadRequest("schema: a table needs at least one column")
     return struct_with_ids(types.StructType(fields))
 
 
-def _named_column(name: str, text: str) -> ColumnDefinition:
-    """Parse the definition of a column whose name may have any characters."""
-    if not isinstance(text, str):
-        raise BadRequest(f"schema: column {name}: give the type as a str, such as 'long not null'")
-    return replace(definition_of(text), name=(name,))
+def definitions_of(columns: str | Mapping[str, str]) -> tuple[ColumnDefinition, ...]:
+    """Parse the definitions in a text, or of names, which may then have any characters."""
+    if isinstance(columns, str):
+        return parse_columns(columns)
+    for name, text in columns.items():
+        if not isinstance(text, str):
+            raise BadRequest(
+                f"schema: column {name}: give the type as a str, such as 'long not null'"
+            )
+    return tuple(replace(definition_of(text), name=(name,)) for name, text in columns.items())
 
 
 def definition_of(text: str) -> ColumnDefinition:

@@ -1,27 +1,43 @@
 """The methods that change a table's columns, partition fields, sort order and identifier fields.
 
-Each is built again on fresh metadata if somebody else changed the same part of the table first.
-Names are case-sensitive. A column inside another one is named with dots, such as `place.city`, or
-as a tuple of names if a name itself has dots. What builds the changes is imported on first use.
+Each checks its arguments at once, and is built again on fresh metadata if somebody else changed the
+same part of the table first. Names are case-sensitive. A column inside another one is named with
+dots, such as `place.city`, or as a tuple of names if a name itself has dots.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, Generic, Literal, TypeAlias, TypeVar
+
+from frazil.client.declare import column_changes
+from frazil.client.declare.column_definitions import (
+    column_type,
+    default_of_value,
+    definition_of,
+    definitions_of,
+    field_of,
+    with_default,
+)
+from frazil.client.declare.metadata_updates import MetadataUpdates
+from frazil.client.declare.schema_editor import Path, Position, SchemaEditor
+from frazil.client.declare.table_definition import PartitionTerm, partition_term
+from frazil.values.types import NestedField, StructType
+from frazil.wire.errors import BadRequest
+from frazil.wire.filter_builders import Value
 
 if TYPE_CHECKING:
     from frazil.client.declare.client_table import Table
-    from frazil.client.declare.metadata_updates import MetadataUpdates
-    from frazil.client.declare.table_definition import PartitionTerm
-    from frazil.wire.filter_builders import Value
 
 R = TypeVar("R")
 
 ColumnName: TypeAlias = str | tuple[str, ...]
 Distribution: TypeAlias = Literal["none", "hash", "range"]
 Part: TypeAlias = Literal["schema", "partition spec", "sort order"]
+
+_EDITOR: Final = SchemaEditor(case_sensitive=True)
 
 
 class ColumnVerbs(ABC, Generic[R]):
@@ -49,36 +65,34 @@ class ColumnVerbs(ABC, Generic[R]):
         Existing rows have the `default`, or null. So a required column needs a default, and
         defaults need format version 3.
         """
-        from frazil.client.declare import column_edits
-
-        build = column_edits.add_column(
-            name,
-            type,
-            doc=doc,
-            default=default,
-            required=required,
-            first=first,
-            after=after,
-        )
-        return self._change_part("schema", build)
+        path = _path(name)
+        definition = replace(definition_of(type), name=path)
+        field = field_of(definition)
+        if doc is not None:
+            field = replace(field, doc=doc)
+        if default is not None:
+            field = with_default(field, default_of_value(".".join(path), field.type, default))
+        field = replace(field, required=required or field.required)
+        return self._add([(path, field, _position(first, after) or definition.position)])
 
     def add_columns(self, columns: str | Mapping[str, str]) -> R:
         """Add columns, as text or by name: `"size int, note string"`, `{"size": "int"}`."""
-        from frazil.client.declare import column_edits
+        return self._add(
+            [(each.name, field_of(each), each.position) for each in definitions_of(columns)]
+        )
 
-        return self._change_part("schema", column_edits.add_columns(columns))
+    def _add(self, columns: list[tuple[Path, NestedField, Position | None]]) -> R:
+        return self._edit(lambda table: column_changes.with_columns(table, _EDITOR, columns))
 
     def rename_column(self, name: ColumnName, new_name: str) -> R:
         """Rename a column; rows, filters on older files and other columns stay as they are."""
-        from frazil.client.declare import column_edits
-
-        return self._change_part("schema", column_edits.rename_column(name, new_name))
+        path = _path(name)
+        return self._edit(lambda table: _EDITOR.rename(table.schema, path, new_name))
 
     def drop_column(self, name: ColumnName) -> R:
         """Drop a column; files keep its values, but nothing reads them."""
-        from frazil.client.declare import column_edits
-
-        return self._change_part("schema", column_edits.drop_column(name))
+        path = _path(name)
+        return self._edit(lambda table: _EDITOR.drop(table.schema, path))
 
     def update_column(
         self,
@@ -97,61 +111,88 @@ class ColumnVerbs(ABC, Generic[R]):
         `required=False` allows nulls. `default` is for new rows without a value. `first` and
         `after` move the column among its neighbors.
         """
-        from frazil.client.declare import column_edits
+        path = _path(name)
+        new_type = None if type is None else column_type(type)
+        position = _position(first, after)
+        if all(option is None for option in (new_type, required, doc, default, position)):
+            raise BadRequest(f"column {'.'.join(path)}: there is nothing to change")
 
-        build = column_edits.update_column(
-            name,
-            type=type,
-            required=required,
-            doc=doc,
-            default=default,
-            first=first,
-            after=after,
-        )
-        return self._change_part("schema", build)
+        def edit(table: Table) -> StructType:
+            def change(field: NestedField) -> NestedField:
+                field = column_changes.with_type(field, new_type, path)
+                if doc is not None:
+                    field = replace(field, doc=doc)
+                if default is not None:
+                    value = default_of_value(".".join(path), field.type, default)
+                    field = replace(field, write_default=value)
+                return column_changes.with_requirement(table, field, required, path)
+
+            return column_changes.altered_schema(table, _EDITOR, path, change, position)
+
+        return self._edit(edit)
 
     def move_column(self, name: ColumnName, *, first: bool = False, after: str | None = None) -> R:
         """Move a column to the first place, or after another one beside it."""
-        from frazil.client.declare import column_edits
-
-        return self._change_part("schema", column_edits.move_column(name, first, after))
+        if _position(first, after) is None:
+            raise BadRequest("move_column: give first=True or after='a column'")
+        return self.update_column(name, first=first, after=after)
 
     def set_identifier_fields(self, *names: ColumnName) -> R:
         """Make required columns the ones that identify a row; without names, none do."""
-        from frazil.client.declare import column_edits
+        paths = [_path(name) for name in names]
+        return self._change_part(
+            "schema", lambda table: column_changes.identifier_fields(table, _EDITOR, paths)
+        )
 
-        return self._change_part("schema", column_edits.set_identifier_fields(names))
+    def _edit(self, edit: Callable[[Table], StructType]) -> R:
+        return self._change_part(
+            "schema", lambda table: column_changes.changed_schema(table, edit(table))
+        )
 
     # --- partitions and order ------------------------------------------------------------------
 
     def add_partition_field(self, term: PartitionTerm, *, name: str | None = None) -> R:
         """Partition new files also by a term such as `"day(at)"`; older files stay as they are."""
-        from frazil.client.declare import column_edits
-
-        build = column_edits.change_partition_fields(added=term, name=name)
-        return self._change_part("partition spec", build)
+        return self._change_spec(added=partition_term(term), name=name)
 
     def drop_partition_field(self, term: PartitionTerm) -> R:
         """Stop partitioning by a term; the field may also be given by its name."""
-        from frazil.client.declare import column_edits
-
-        build = column_edits.change_partition_fields(dropped=term)
-        return self._change_part("partition spec", build)
+        return self._change_spec(dropped=partition_term(term))
 
     def replace_partition_field(
         self, term: PartitionTerm, by: PartitionTerm, *, name: str | None = None
     ) -> R:
         """Partition new files by another term than before."""
-        from frazil.client.declare import column_edits
+        return self._change_spec(dropped=partition_term(term), added=partition_term(by), name=name)
 
-        build = column_edits.change_partition_fields(dropped=term, added=by, name=name)
-        return self._change_part("partition spec", build)
+    def _change_spec(self, **change: str | None) -> R:
+        return self._change_part(
+            "partition spec", lambda table: column_changes.partition_fields(table, **change)
+        )
 
     def set_sort_order(self, *terms: str, distribution: Distribution | None = None) -> R:
         """Sort new files by terms such as `"day(at) desc nulls last"`; without terms, by none.
 
         `distribution` tells engines such as Spark how to divide rows among their tasks.
         """
-        from frazil.client.declare import column_edits
+        return self._change_part(
+            "sort order",
+            lambda table: column_changes.write_order(
+                table, terms, distribution, option="set_sort_order"
+            ),
+        )
 
-        return self._change_part("sort order", column_edits.set_sort_order(terms, distribution))
+
+def _path(name: ColumnName) -> Path:
+    path = tuple(name.split(".")) if isinstance(name, str) else tuple(name)
+    if not path or not all(isinstance(part, str) and part for part in path):
+        raise BadRequest(f"column {name!r}: give a name such as 'place.city' or ('place', 'city')")
+    return path
+
+
+def _position(first: bool, after: str | None) -> Position | None:
+    if first and after is not None:
+        raise BadRequest("first and after: give one of them")
+    if first:
+        return ("first", None)
+    return None if after is None else ("after", after)

@@ -9,14 +9,25 @@
                                                          not-allowed-new-deletes-for-data-files
     replace_partitions   overwrite, replace-partitions   those of an overwrite, in its partitions
 
-Each function takes a table as it was read and the files, and returns an update.
+A file is declared, or given by the path of a Parquet file, whose footer is then read.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, TypeVar
+from pathlib import Path
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    Literal,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+    Unpack,
+)
 
 from frazil.wire.declared_content import (
     NULL,
@@ -36,6 +47,7 @@ from frazil.wire.file_actions import (
     Append,
     CommitValidation,
     Delete,
+    FileUpdate,
     NotAllowedAddedDataFiles,
     NotAllowedAddedDeleteFiles,
     NotAllowedNewDeletesForDataFiles,
@@ -52,6 +64,7 @@ from frazil.wire.near_names import name_hint
 if TYPE_CHECKING:
     from frazil.client.declare.client_table import Table
 
+R = TypeVar("R")
 T = TypeVar("T", NamedDeleteFile, DeleteFileReference)
 
 Command: TypeAlias = Literal["delete", "update", "merge"]
@@ -80,6 +93,8 @@ def isolation_of(
         raise BadRequest(f"{where}: {text!r} must be serializable or snapshot") from None
 
 
+NewData: TypeAlias = AddedDataFile | str | Path
+"""A data file, or the path of a Parquet file, whose footer is then read."""
 RemovedData: TypeAlias = DeclaredDataFile | NamedDataFile | str
 RemovedDeletes: TypeAlias = AddedDeleteFile | NamedDeleteFile | DeleteFileReference | str
 
@@ -109,144 +124,177 @@ class CheckOptions(CommitOptions, total=False):
     case_sensitive: bool
 
 
-def append_files(table: Table, files: Iterable[AddedDataFile], options: CommitOptions) -> Append:
-    return Append(add_data_files=tuple(files), **_common_fields(options))
+class FileVerbs(ABC, Generic[R]):
+    """The methods that declare files; each returns `R`."""
 
+    @abstractmethod
+    def _base(self) -> Table:
+        """Return the table as it was read."""
 
-def delete_files(
-    table: Table,
-    files: Iterable[RemovedData],
-    row_filter: Filter | None,
-    options: CheckOptions,
-) -> Delete:
-    paths = _paths(files)
-    clauses = [RequiredDataFiles(file_paths=paths)] if paths else []
-    return Delete(
-        remove_data_files=paths,
-        delete_row_filter_json=optional_filter_json(row_filter),
-        **_validated_fields(table, clauses, options),
-    )
+    @abstractmethod
+    def _declare(self, update: FileUpdate, options: CommitOptions) -> R:
+        """Commit the update, or add it to a transaction."""
 
+    def append_files(self, files: Iterable[NewData], **options: Unpack[CommitOptions]) -> R:
+        """Add data files. This never conflicts with other commits."""
+        added = _read(self._base(), files)
+        return self._declare(Append(add_data_files=added, **_common_fields(options)), options)
 
-def overwrite_files(
-    table: Table,
-    add: Iterable[AddedDataFile],
-    remove: Iterable[RemovedData],
-    row_filter: Filter | None,
-    options: CheckOptions,
-) -> Overwrite:
-    """Build the clauses of Java's BaseOverwriteFiles.validate.
-
-    `validateNoConflictingData` applies under serializable isolation, and
-    `validateNoConflictingDeletes` always.
-    """
-    added, paths = tuple(add), _paths(remove)
-    conflict_filter = optional_filter_json(options.get("conflict_filter"))
-    row_filter_json = optional_filter_json(row_filter)
-    data_filter = conflict_filter
-    if conflict_filter is NULL and not paths:
-        data_filter = row_filter_json
-    clauses: list[CommitValidation] = []
-    if _isolation(table, options, "update" if added else "delete") is Isolation.SERIALIZABLE:
-        clauses.append(NotAllowedAddedDataFiles(filter_json=data_filter))
-    if row_filter_json is not NULL:
-        rows = conflict_filter if conflict_filter is not NULL else row_filter_json
-        clauses.append(NotAllowedAddedDeleteFiles(filter_json=rows))
-        clauses.append(RequiredDataFiles(filter_json=rows))
-    if paths:
-        clauses.append(RequiredDataFiles(file_paths=paths))
-        clauses.append(
-            NotAllowedNewDeletesForDataFiles(file_paths=paths, filter_json=conflict_filter)
+    def delete_files(
+        self,
+        files: Iterable[RemovedData] = (),
+        *,
+        row_filter: Filter | None = None,
+        **options: Unpack[CheckOptions],
+    ) -> R:
+        """Remove data files by path, and data files whose rows all match a filter."""
+        paths = _paths(files)
+        clauses = [RequiredDataFiles(file_paths=paths)] if paths else []
+        update = Delete(
+            remove_data_files=paths,
+            delete_row_filter_json=optional_filter_json(row_filter),
+            **_validated_fields(self._base(), clauses, options),
         )
-    return Overwrite(
-        add_data_files=added,
-        remove_data_files=paths,
-        delete_row_filter_json=row_filter_json,
-        **_validated_fields(table, clauses, options),
-    )
+        return self._declare(update, options)
 
+    def overwrite_files(
+        self,
+        add: Iterable[NewData] = (),
+        remove: Iterable[RemovedData] = (),
+        *,
+        row_filter: Filter | None = None,
+        **options: Unpack[CheckOptions],
+    ) -> R:
+        """Replace data files, selected by path or by a filter (copy-on-write).
 
-def row_delta(
-    table: Table,
-    add_data: Iterable[AddedDataFile],
-    add_deletes: Iterable[AddedDeleteFile],
-    remove_data: Iterable[RemovedData],
-    remove_deletes: Iterable[RemovedDeletes],
-    referenced_data_files: Iterable[str],
-    options: CheckOptions,
-    *,
-    replaced_data_files: Iterable[str] = (),
-    rebase_deletion_vectors: bool = False,
-) -> Overwrite:
-    """Build the clauses that Spark's SparkPositionDeltaWrite requests of Java's RowDelta.
+        The clauses are those of Java's BaseOverwriteFiles.validate: `validateNoConflictingData`
+        applies under serializable isolation, and `validateNoConflictingDeletes` always.
+        """
+        table = self._base()
+        added, paths = _read(table, add), _paths(remove)
+        conflict_filter = optional_filter_json(options.get("conflict_filter"))
+        row_filter_json = optional_filter_json(row_filter)
+        data_filter = conflict_filter
+        if conflict_filter is NULL and not paths:
+            data_filter = row_filter_json
+        clauses: list[CommitValidation] = []
+        if _isolation(table, options, "update" if added else "delete") is Isolation.SERIALIZABLE:
+            clauses.append(NotAllowedAddedDataFiles(filter_json=data_filter))
+        if row_filter_json is not NULL:
+            rows = conflict_filter if conflict_filter is not NULL else row_filter_json
+            clauses.append(NotAllowedAddedDeleteFiles(filter_json=rows))
+            clauses.append(RequiredDataFiles(filter_json=rows))
+        if paths:
+            clauses.append(RequiredDataFiles(file_paths=paths))
+            clauses.append(
+                NotAllowedNewDeletesForDataFiles(file_paths=paths, filter_json=conflict_filter)
+            )
+        update = Overwrite(
+            add_data_files=added,
+            remove_data_files=paths,
+            delete_row_filter_json=row_filter_json,
+            **_validated_fields(table, clauses, options),
+        )
+        return self._declare(update, options)
 
-    If a concurrent DELETE removed a referenced file, another DELETE has nothing left to do there,
-    but an UPDATE or MERGE would bring its rows back. The clause on referenced files has no filter,
-    because removing one of them is a conflict whatever the filter matches.
-    """
-    added, deletes = tuple(add_data), tuple(add_deletes)
-    removed, removed_deletes = _paths(remove_data), tuple(remove_deletes)
-    command: Command = options.get("command") or ("update" if added else "delete")
-    conflict_filter = optional_filter_json(options.get("conflict_filter"))
-    clauses: list[CommitValidation] = []
-    referenced = _referenced_data_files(deletes, referenced_data_files)
-    allowed: tuple[RemoveOperation, ...] = ("DELETE",) if command == "delete" else ()
-    if referenced:
-        clauses.append(RequiredDataFiles(file_paths=referenced, allowed_remove_operations=allowed))
-    replaced = tuple(replaced_data_files)
-    if replaced:
-        allowed = ("REPLACE", *allowed)
-        clauses.append(RequiredDataFiles(file_paths=replaced, allowed_remove_operations=allowed))
-    clauses += _removal_clauses(removed, removed_deletes)
-    if command != "delete":
-        clauses.append(NotAllowedAddedDeleteFiles(filter_json=conflict_filter))
-    if _isolation(table, options, command) is Isolation.SERIALIZABLE:
-        clauses.append(NotAllowedAddedDataFiles(filter_json=conflict_filter))
-    return Overwrite(
-        add_data_files=added,
-        add_delete_files=deletes,
-        remove_data_files=removed,
-        remove_delete_files=_delete_files(NamedDeleteFile, removed_deletes),
-        rebase_deletion_vectors=rebase_deletion_vectors,
-        **_validated_fields(table, clauses, options),
-    )
+    def row_delta(
+        self,
+        add_data: Iterable[NewData] = (),
+        add_deletes: Iterable[AddedDeleteFile] = (),
+        *,
+        remove_data: Iterable[RemovedData] = (),
+        remove_deletes: Iterable[RemovedDeletes] = (),
+        referenced_data_files: Iterable[str] = (),
+        replaced_data_files: Iterable[str] = (),
+        rebase_deletion_vectors: bool = False,
+        **options: Unpack[CheckOptions],
+    ) -> R:
+        """Add rows and deletes of rows (merge-on-read).
 
+        `referenced_data_files` are data files that position deletes refer to without naming them in
+        `referenced-data-file`. `replaced_data_files` are files whose rows a compaction has moved:
+        the vectors are for the new files, and nothing else may have removed the old ones.
 
-def rewrite_files(
-    table: Table,
-    remove_data: Iterable[RemovedData],
-    add_data: Iterable[AddedDataFile],
-    remove_deletes: Iterable[RemovedDeletes],
-    add_deletes: Iterable[AddedDeleteFile],
-    data_sequence_number: int | None,
-    options: CheckOptions,
-    *,
-    rebase_deletion_vectors: bool = False,
-) -> Replace:
-    """Build the clauses of Java's BaseRewriteFiles, which apply at every isolation level."""
-    paths, removed_deletes = _paths(remove_data), tuple(remove_deletes)
-    return Replace(
-        add_data_files=tuple(add_data),
-        add_delete_files=tuple(add_deletes),
-        remove_data_files=paths,
-        remove_delete_files=_delete_files(NamedDeleteFile, removed_deletes),
-        data_sequence_number=data_sequence_number,
-        rebase_deletion_vectors=rebase_deletion_vectors,
-        **_validated_fields(table, _removal_clauses(paths, removed_deletes), options),
-    )
+        With `rebase_deletion_vectors` the server merges the vectors with those that others have
+        added to the same data files, unless a row was deleted twice. Use it only if the change
+        depends on nothing but the rows that it deletes. Format version 3 only.
 
+        The clauses are those that Spark's SparkPositionDeltaWrite requests of Java's RowDelta. If a
+        concurrent DELETE removed a referenced file, another DELETE has nothing left to do there,
+        but an UPDATE or MERGE would bring its rows back. The clause on referenced files has no
+        filter, because removing one of them is a conflict whatever the filter matches.
+        """
+        table = self._base()
+        added, deletes = _read(table, add_data), tuple(add_deletes)
+        removed, removed_deletes = _paths(remove_data), tuple(remove_deletes)
+        command: Command = options.get("command") or ("update" if added else "delete")
+        conflict_filter = optional_filter_json(options.get("conflict_filter"))
+        clauses: list[CommitValidation] = []
+        referenced = _referenced_data_files(deletes, referenced_data_files)
+        replaced = tuple(replaced_data_files)
+        allowed: tuple[RemoveOperation, ...] = ("DELETE",) if command == "delete" else ()
+        for paths, operations in ((referenced, allowed), (replaced, ("REPLACE", *allowed))):
+            if paths:
+                clauses.append(
+                    RequiredDataFiles(file_paths=paths, allowed_remove_operations=operations)
+                )
+        clauses += _removal_clauses(removed, removed_deletes)
+        if command != "delete":
+            clauses.append(NotAllowedAddedDeleteFiles(filter_json=conflict_filter))
+        if _isolation(table, options, command) is Isolation.SERIALIZABLE:
+            clauses.append(NotAllowedAddedDataFiles(filter_json=conflict_filter))
+        update = Overwrite(
+            add_data_files=added,
+            add_delete_files=deletes,
+            remove_data_files=removed,
+            remove_delete_files=_delete_files(NamedDeleteFile, removed_deletes),
+            rebase_deletion_vectors=rebase_deletion_vectors,
+            **_validated_fields(table, clauses, options),
+        )
+        return self._declare(update, options)
 
-def replace_partitions(
-    table: Table, add: Iterable[AddedDataFile], options: CheckOptions
-) -> Overwrite:
-    """Build clauses without filters; the server limits them to the partitions of the added
-    files."""
-    clauses = replacement_clauses(_isolation(table, options, "update"))
-    return Overwrite(
-        add_data_files=tuple(add),
-        replace_partitions=True,
-        **_validated_fields(table, clauses, options),
-    )
+    def rewrite_files(
+        self,
+        remove_data: Iterable[RemovedData] = (),
+        add_data: Iterable[NewData] = (),
+        *,
+        remove_deletes: Iterable[RemovedDeletes] = (),
+        add_deletes: Iterable[AddedDeleteFile] = (),
+        data_sequence_number: int | None = None,
+        rebase_deletion_vectors: bool = False,
+        **options: Unpack[CheckOptions],
+    ) -> R:
+        """Replace files by others with the same rows (compaction).
+
+        `rebase_deletion_vectors` is as in `row_delta`, for vectors of files that are not replaced.
+        The clauses are those of Java's BaseRewriteFiles, which apply at every isolation level.
+        """
+        table = self._base()
+        paths, removed_deletes = _paths(remove_data), tuple(remove_deletes)
+        update = Replace(
+            add_data_files=_read(table, add_data),
+            add_delete_files=tuple(add_deletes),
+            remove_data_files=paths,
+            remove_delete_files=_delete_files(NamedDeleteFile, removed_deletes),
+            data_sequence_number=data_sequence_number,
+            rebase_deletion_vectors=rebase_deletion_vectors,
+            **_validated_fields(table, _removal_clauses(paths, removed_deletes), options),
+        )
+        return self._declare(update, options)
+
+    def replace_partitions(self, add: Iterable[NewData], **options: Unpack[CheckOptions]) -> R:
+        """Replace all rows in the partitions of the new files.
+
+        The clauses have no filters; the server limits them to the partitions of the added files.
+        """
+        table = self._base()
+        clauses = replacement_clauses(_isolation(table, options, "update"))
+        update = Overwrite(
+            add_data_files=_read(table, add),
+            replace_partitions=True,
+            **_validated_fields(table, clauses, options),
+        )
+        return self._declare(update, options)
 
 
 def replacement_clauses(isolation: Isolation) -> Iterable[CommitValidation]:
@@ -338,3 +386,26 @@ def _delete_files(kind: type[T], files: Iterable[RemovedDeletes]) -> tuple[str |
         path if offset is None else kind(file_path=path, content_offset=offset)
         for path, offset in map(delete_file_key, files)
     )
+
+
+# --- footers ------------------------------------------------------------------------------------
+
+
+def _read(table: Table, files: Iterable[NewData]) -> tuple[AddedDataFile, ...]:
+    """Return data files; those given by path are read from their footers, in parallel."""
+    if isinstance(files, str | Path):
+        raise TypeError(f"files: give a list of files, as in [{str(files)!r}]")
+    files = tuple(files)
+    for file in files:
+        if not isinstance(file, DeclaredDataFile | str | Path):
+            raise TypeError(
+                f"files: a file is a path or a DataFile, not {type(file).__name__}; "
+                "append, overwrite and upsert take rows"
+            )
+    paths = [str(file) for file in files if not isinstance(file, DeclaredDataFile)]
+    if not paths:
+        return tuple(file for file in files if isinstance(file, DeclaredDataFile))
+    from frazil.datafiles.footers.files_from_parquet import read_data_files
+
+    read = iter(read_data_files(paths, table))
+    return tuple(file if isinstance(file, DeclaredDataFile) else next(read) for file in files)

@@ -7,7 +7,7 @@ a change that it has not seen. If the requirement fails, the change is rebuilt o
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict
 
 import msgspec
 
@@ -31,19 +31,25 @@ Built: TypeAlias = tuple[tuple[CommitUpdate, ...], tuple[TableRequirement, ...]]
 RefType: TypeAlias = Literal["branch", "tag"]
 
 
+class RefOptions(TypedDict, total=False):
+    """Options of a new branch or tag."""
+
+    replace: bool
+    max_ref_age_ms: int | None
+
+
+class BranchOptions(RefOptions, total=False):
+    """Options of a new branch."""
+
+    max_snapshot_age_ms: int | None
+    min_snapshots_to_keep: int | None
+
+
 def create_ref(
-    table: Table,
-    kind: RefType,
-    name: str,
-    snapshot: str | int | None,
-    *,
-    replace: bool,
-    max_ref_age_ms: int | None,
-    max_snapshot_age_ms: int | None = None,
-    min_snapshots_to_keep: int | None = None,
+    table: Table, kind: RefType, name: str, snapshot: str | int | None, options: BranchOptions
 ) -> Built:
     existing = table.refs.get(name)
-    if existing is not None and not replace:
+    if existing is not None and not options.get("replace"):
         raise AlreadyExists(f"{table} already has a {existing.type} {name}: give replace=True")
     if existing is not None and existing.type != kind:
         raise BadRequest(f"{name} of {table} is a {existing.type}, not a {kind}: remove it first")
@@ -52,9 +58,9 @@ def create_ref(
         ref_name=name,
         type=kind,
         snapshot_id=_snapshot_id(table, at),
-        max_ref_age_ms=max_ref_age_ms,
-        max_snapshot_age_ms=max_snapshot_age_ms,
-        min_snapshots_to_keep=min_snapshots_to_keep,
+        max_ref_age_ms=options.get("max_ref_age_ms"),
+        max_snapshot_age_ms=options.get("max_snapshot_age_ms"),
+        min_snapshots_to_keep=options.get("min_snapshots_to_keep"),
     )
     return (update,), (_unmoved(table, name),)
 

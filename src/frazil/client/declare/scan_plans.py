@@ -10,12 +10,13 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 from urllib.parse import quote
 
 import msgspec
 from msgspec import Struct
 
+from frazil.client.declare.file_operations import check_options
 from frazil.client.send.catalog_calls import Calls, decode, table_path
 from frazil.client.send.error_answers import CatalogUnreachable, error_of
 from frazil.client.send.http_transport import Answer
@@ -63,21 +64,6 @@ class Walk(Struct, frozen=True, kw_only=True, rename="kebab"):
 
 
 @dataclass(frozen=True, slots=True)
-class PlanExtras:
-    """Optional parts of a plan that are not in the REST specification."""
-
-    explain: bool = False
-    sequence_numbers: bool = False
-
-    def headers(self) -> dict[str, str]:
-        headers = {
-            EXPLAIN_HEADER: self.explain,
-            SEQUENCE_NUMBERS_HEADER: self.sequence_numbers,
-        }
-        return {name: "true" for name, is_requested in headers.items() if is_requested}
-
-
-@dataclass(frozen=True, slots=True)
 class Plan:
     """The planned files of a scan."""
 
@@ -95,28 +81,42 @@ class Plan:
 # --- requests -------------------------------------------------------------------------------------
 
 
-def plan_request(
-    table: Table,
-    filter: Filter | None,
-    *,
-    select: Sequence[str] | None,
-    snapshot: str | int | None,
-    from_snapshot: str | int | None,
-    to_snapshot: str | int | None,
-    case_sensitive: bool,
-    stats_fields: Sequence[str],
-    use_snapshot_schema: bool | None = None,
-) -> PlanTableScanRequest:
+class PlanOptions(TypedDict, total=False):
+    """Options of a scan's plan."""
+
+    select: Sequence[str] | None
+    snapshot: str | int | None
+    from_snapshot: str | int | None
+    to_snapshot: str | int | None
+    case_sensitive: bool
+    stats_fields: Sequence[str]
+    """Columns whose statistics the plan includes."""
+    use_snapshot_schema: bool | None
+    """The schema for column names in the filter. By default it is the table's schema for a branch,
+    and the snapshot's own for a tag or an id."""
+    sequence_numbers: bool
+    """Add the sequence number of each data file, if the catalog is Frazil."""
+    explain: bool
+    """Add counts of what the planner read and skipped."""
+    max_files: int | None
+    """The number of files at most."""
+
+
+def plan_request(table: Table, filter: Filter | None, options: PlanOptions) -> PlanTableScanRequest:
     """Return the request for a scan of the table as it was loaded."""
-    incremental = from_snapshot is not None or to_snapshot is not None
+    check_options(options, PlanOptions)
+    snapshot, select = options.get("snapshot"), options.get("select")
+    first, last = options.get("from_snapshot"), options.get("to_snapshot")
+    incremental = first is not None or last is not None
     if incremental and snapshot is not None:
         raise BadRequest("plan: give either a snapshot, or from_snapshot and to_snapshot")
     start = end = at = None
     if incremental:
-        start = None if from_snapshot is None else _snapshot_id(table, from_snapshot)
-        end = table.head() if to_snapshot is None else _snapshot_id(table, to_snapshot)
+        start = None if first is None else _snapshot_id(table, first)
+        end = table.head() if last is None else _snapshot_id(table, last)
     else:
         at = table.head() if snapshot is None else _snapshot_id(table, snapshot)
+    use_snapshot_schema = options.get("use_snapshot_schema")
     if use_snapshot_schema is None:
         use_snapshot_schema = _reads_own_schema(table, snapshot)
     return PlanTableScanRequest(
@@ -125,9 +125,9 @@ def plan_request(
         end_snapshot_id=end,
         select=None if select is None else tuple(select),
         filter_json=optional_filter_json(filter),
-        case_sensitive=case_sensitive,
+        case_sensitive=options.get("case_sensitive", True),
         use_snapshot_schema=use_snapshot_schema,
-        stats_fields=tuple(stats_fields) or None,
+        stats_fields=tuple(options.get("stats_fields", ())) or None,
     )
 
 
@@ -179,14 +179,20 @@ class _Page(Struct, frozen=True, rename="kebab"):
 class Planning:
     """Plans one scan of one table."""
 
-    def __init__(self, calls: Calls, identifier: Identifier, extras: PlanExtras) -> None:
+    def __init__(self, calls: Calls, identifier: Identifier, options: PlanOptions) -> None:
         self._calls = calls
         self._path = table_path(identifier)
-        self._headers = extras.headers()
+        requested = {
+            EXPLAIN_HEADER: options.get("explain"),
+            SEQUENCE_NUMBERS_HEADER: options.get("sequence_numbers"),
+        }
+        self._headers = {name: "true" for name, is_requested in requested.items() if is_requested}
+        self._max_files = options.get("max_files")
 
-    def plan(self, request: PlanTableScanRequest, max_files: int | None) -> Plan:
+    def plan(self, request: PlanTableScanRequest) -> Plan:
         if _ENDPOINT not in (self._calls.config.endpoints or ()):
             raise UnsupportedOperation("this catalog does not plan scans")
+        max_files = self._max_files
         first = self._completed(request)
         tasks = list(first.tasks())
         waiting = list(first.plan_tasks)

@@ -12,6 +12,7 @@ from frazil.client.declare.column_changes import new_identifier_ids
 from frazil.client.declare.column_definitions import schema_of_text
 from frazil.client.declare.file_operations import check_options
 from frazil.client.declare.partition_terms import partition_spec, sort_order, term_text
+from frazil.client.declare.schema_editor import SchemaEditor
 from frazil.client.declare.schema_updates import IDENTIFIER_FIELDS
 from frazil.values.type_json import parse_struct, struct_to_json
 from frazil.values.types import InvalidType, StructType
@@ -113,7 +114,8 @@ def _with_identifiers(document: Mapping[str, Any], options: CreateOptions) -> Ma
     if isinstance(names, str):
         raise BadRequest("identifier_fields: give a list of columns")
     paths = [tuple(name.split(".")) if isinstance(name, str) else name for name in names]
-    return {**document, IDENTIFIER_FIELDS: new_identifier_ids(_parsed(document), paths)}
+    ids = new_identifier_ids(_parsed(document), paths, SchemaEditor(case_sensitive=True))
+    return {**document, IDENTIFIER_FIELDS: ids}
 
 
 # --- partitions and order -------------------------------------------------------------------------

@@ -8,33 +8,27 @@ is sent as it is.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar, Unpack
 
 from msgspec import Struct
 
-from frazil.client.declare import file_operations, metadata_updates
+from frazil.client.declare import metadata_updates
 from frazil.client.declare.column_verbs import ColumnVerbs, Part
-from frazil.client.declare.file_operations import (
-    CheckOptions,
-    CommitOptions,
-    RemovedData,
-    RemovedDeletes,
-)
+from frazil.client.declare.file_operations import CommitOptions, FileVerbs, check_options
 from frazil.client.declare.metadata_updates import (
+    BranchOptions,
     Built,
     JsonParts,
     MetadataUpdates,
+    RefOptions,
     decoded_updates,
 )
 from frazil.client.rows.row_verbs import extra_named
-from frazil.wire.declared_content import AddedDataFile, AddedDeleteFile, DeclaredDataFile
 from frazil.wire.errors import BadRequest, FrazilError
 from frazil.wire.file_actions import MAIN, FileUpdate, Once
-from frazil.wire.filter_builders import Filter
 from frazil.wire.identifiers import Identifier
 
 if TYPE_CHECKING:
@@ -85,9 +79,6 @@ class Commit(Struct, frozen=True, kw_only=True):
 R = TypeVar("R")
 P = ParamSpec("P")
 
-NewData: TypeAlias = AddedDataFile | str | Path
-"""A data file, or the path of a Parquet file, whose footer is then read."""
-
 TableName: TypeAlias = "str | tuple[str, ...] | Identifier | Table"
 
 
@@ -104,123 +95,12 @@ class Change:
     in a request may have."""
 
 
-class TableVerbs(ColumnVerbs[R]):
+class TableVerbs(FileVerbs[R], ColumnVerbs[R]):
     """The methods that change a table; each returns `R`."""
-
-    @abstractmethod
-    def _base(self) -> Table:
-        """Return the table as it was read."""
 
     @abstractmethod
     def _apply(self, change: Change) -> R:
         """Commit the change, or add it to a transaction."""
-
-    # --- files --------------------------------------------------------------------------------
-
-    def append_files(self, files: Iterable[NewData], **options: Unpack[CommitOptions]) -> R:
-        """Add data files. This never conflicts with other commits."""
-        table = self._base()
-        return self._declare(
-            file_operations.append_files(table, _read(table, files), options), options
-        )
-
-    def delete_files(
-        self,
-        files: Iterable[RemovedData] = (),
-        *,
-        row_filter: Filter | None = None,
-        **options: Unpack[CheckOptions],
-    ) -> R:
-        """Remove data files by path, and data files whose rows all match a filter."""
-        update = file_operations.delete_files(self._base(), files, row_filter, options)
-        return self._declare(update, options)
-
-    def overwrite_files(
-        self,
-        add: Iterable[NewData] = (),
-        remove: Iterable[RemovedData] = (),
-        *,
-        row_filter: Filter | None = None,
-        **options: Unpack[CheckOptions],
-    ) -> R:
-        """Replace data files, selected by path or by a filter (copy-on-write)."""
-        table = self._base()
-        update = file_operations.overwrite_files(
-            table, _read(table, add), remove, row_filter, options
-        )
-        return self._declare(update, options)
-
-    def row_delta(
-        self,
-        add_data: Iterable[NewData] = (),
-        add_deletes: Iterable[AddedDeleteFile] = (),
-        *,
-        remove_data: Iterable[RemovedData] = (),
-        remove_deletes: Iterable[RemovedDeletes] = (),
-        referenced_data_files: Iterable[str] = (),
-        replaced_data_files: Iterable[str] = (),
-        rebase_deletion_vectors: bool = False,
-        **options: Unpack[CheckOptions],
-    ) -> R:
-        """Add rows and deletes of rows (merge-on-read).
-
-        `referenced_data_files` are data files that position deletes refer to without naming them in
-        `referenced-data-file`.
-
-        `replaced_data_files` are files whose rows a compaction has moved: the vectors are for the
-        new files, and nothing else may have removed the old ones.
-
-        With `rebase_deletion_vectors` the server merges the vectors with those that others have
-        added to the same data files, unless a row was deleted twice. Use it only if the change
-        depends on nothing but the rows that it deletes. Format version 3 only.
-        """
-        table = self._base()
-        update = file_operations.row_delta(
-            table,
-            _read(table, add_data),
-            add_deletes,
-            remove_data,
-            remove_deletes,
-            referenced_data_files,
-            options,
-            replaced_data_files=replaced_data_files,
-            rebase_deletion_vectors=rebase_deletion_vectors,
-        )
-        return self._declare(update, options)
-
-    def rewrite_files(
-        self,
-        remove_data: Iterable[RemovedData] = (),
-        add_data: Iterable[NewData] = (),
-        *,
-        remove_deletes: Iterable[RemovedDeletes] = (),
-        add_deletes: Iterable[AddedDeleteFile] = (),
-        data_sequence_number: int | None = None,
-        rebase_deletion_vectors: bool = False,
-        **options: Unpack[CheckOptions],
-    ) -> R:
-        """Replace files by others with the same rows (compaction).
-
-        `rebase_deletion_vectors` is as in `row_delta`, for vectors of files that are not replaced.
-        """
-        table = self._base()
-        update = file_operations.rewrite_files(
-            table,
-            remove_data,
-            _read(table, add_data),
-            remove_deletes,
-            add_deletes,
-            data_sequence_number,
-            options,
-            rebase_deletion_vectors=rebase_deletion_vectors,
-        )
-        return self._declare(update, options)
-
-    def replace_partitions(self, add: Iterable[NewData], **options: Unpack[CheckOptions]) -> R:
-        """Replace all rows in the partitions of the new files."""
-        table = self._base()
-        update = file_operations.replace_partitions(table, _read(table, add), options)
-        return self._declare(update, options)
 
     def _declare(self, update: FileUpdate, options: CommitOptions) -> R:
         return self._apply(Change(lambda _: ((update,), ()), once=options.get("once")))
@@ -228,44 +108,18 @@ class TableVerbs(ColumnVerbs[R]):
     # --- refs and properties -------------------------------------------------------------------
 
     def create_branch(
-        self,
-        name: str,
-        snapshot: str | int | None = None,
-        *,
-        replace: bool = False,
-        max_ref_age_ms: int | None = None,
-        max_snapshot_age_ms: int | None = None,
-        min_snapshots_to_keep: int | None = None,
+        self, name: str, snapshot: str | int | None = None, **options: Unpack[BranchOptions]
     ) -> R:
         """Create a branch at a snapshot (an id, a branch or a tag), by default the head of main."""
-        return self._rebuild(
-            metadata_updates.create_ref,
-            "branch",
-            name,
-            snapshot,
-            replace=replace,
-            max_ref_age_ms=max_ref_age_ms,
-            max_snapshot_age_ms=max_snapshot_age_ms,
-            min_snapshots_to_keep=min_snapshots_to_keep,
-        )
+        check_options(options, BranchOptions)
+        return self._rebuild(metadata_updates.create_ref, "branch", name, snapshot, options)
 
     def create_tag(
-        self,
-        name: str,
-        snapshot: str | int | None = None,
-        *,
-        replace: bool = False,
-        max_ref_age_ms: int | None = None,
+        self, name: str, snapshot: str | int | None = None, **options: Unpack[RefOptions]
     ) -> R:
         """Create a tag at a snapshot (an id, a branch or a tag), by default the head of main."""
-        return self._rebuild(
-            metadata_updates.create_ref,
-            "tag",
-            name,
-            snapshot,
-            replace=replace,
-            max_ref_age_ms=max_ref_age_ms,
-        )
+        check_options(options, RefOptions)
+        return self._rebuild(metadata_updates.create_ref, "tag", name, snapshot, options)
 
     def remove_branch(self, name: str) -> R:
         return self._rebuild(metadata_updates.remove_ref, name, "branch")
@@ -474,26 +328,3 @@ class TableInTransaction(TableVerbs[None]):
                 "first, or use a call that makes all changes, such as add_columns"
             )
         self.changes.append(change)
-
-
-# --- footers ------------------------------------------------------------------------------------
-
-
-def _read(table: Table, files: Iterable[NewData]) -> tuple[AddedDataFile, ...]:
-    """Return data files; those given by path are read from their footers, in parallel."""
-    if isinstance(files, str | Path):
-        raise TypeError(f"files: give a list of files, as in [{str(files)!r}]")
-    files = tuple(files)
-    for file in files:
-        if not isinstance(file, DeclaredDataFile | str | Path):
-            raise TypeError(
-                f"files: a file is a path or a DataFile, not {type(file).__name__}; "
-                "append, overwrite and upsert take rows"
-            )
-    paths = [str(file) for file in files if not isinstance(file, DeclaredDataFile)]
-    if not paths:
-        return tuple(file for file in files if isinstance(file, DeclaredDataFile))
-    from frazil.datafiles.footers.files_from_parquet import read_data_files
-
-    read = iter(read_data_files(paths, table))
-    return tuple(file if isinstance(file, DeclaredDataFile) else next(read) for file in files)

@@ -293,12 +293,9 @@ class TextCursor:
         """Raise BadRequest that says what was expected here."""
         token = self.peek()
         if token is None:
-            raise BadRequest(f"the {self.subject} ends where {wanted} should be: {self._excerpt()}")
+            cut = len(self.text) > _EXCERPT_LENGTH
+            excerpt = f"…{self.text[-_EXCERPT_LENGTH:]}" if cut else self.text
+            raise BadRequest(f"the {self.subject} ends where {wanted} should be: {excerpt!r}")
         line = self.text.count("\n", 0, token.start) + 1
         near = self.text[token.start : token.start + _EXCERPT_LENGTH]
         raise BadRequest(f"line {line}: expected {wanted}, found {near!r}")
-
-    def _excerpt(self) -> str:
-        return repr(
-            self.text if len(self.text) <= _EXCERPT_LENGTH else f"…{self.text[-_EXCERPT_LENGTH:]}"
-        )

@@ -42,6 +42,10 @@ _NAMES: Final[dict[str, types.Type]] = {
     "VOID": types.UNKNOWN,
     "VARIANT": types.VARIANT,
 }
+_NAMES_WITH_PARTS: Final = (
+    *("TIMESTAMP", "DECIMAL", "FIXED", "GEOMETRY", "GEOGRAPHY"),
+    *("ARRAY", "MAP", "STRUCT"),
+)
 
 
 def parse_type(text: str, *, timestamp: types.Type = types.TIMESTAMPTZ) -> types.Type:
@@ -99,19 +103,7 @@ class _TypeParser:
             return types.type_from_name(f"{word}{parameters}")
         known = _NAMES.get(word)
         if known is None:
-            names = ", ".join(
-                (
-                    *_NAMES,
-                    "TIMESTAMP",
-                    "DECIMAL",
-                    "FIXED",
-                    "GEOMETRY",
-                    "GEOGRAPHY",
-                    "ARRAY",
-                    "MAP",
-                    "STRUCT",
-                )
-            )
+            names = ", ".join((*_NAMES, *_NAMES_WITH_PARTS))
             raise BadRequest(f"{token.text} is not a type; known types are {names}")
         return known
 

@@ -86,9 +86,7 @@ def find_rows(
     return FoundRows((*stay, *found), tuple(rows.file_path for rows in gone))
 
 
-def _ids_of(
-    files: Sequence[DeletedRows], table: PortableTable, storage: Storage
-) -> Numbers | None:
+def _ids_of(files: Sequence[DeletedRows], table: PortableTable, storage: Storage) -> Numbers | None:
     """Return the ids of the rows, sorted, or None if a row has none."""
 
     def ids(rows: DeletedRows) -> Numbers | None:

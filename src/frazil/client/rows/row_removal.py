@@ -21,11 +21,14 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final, TypeAlias
 
 import msgspec
 
 from frazil.client.declare.client_table import Table
+from frazil.client.declare.file_operations import Command
+from frazil.client.rows.row_files import MAX_THREADS
 from frazil.client.rows.write_folders import WriteFolder
 from frazil.datafiles.footers.files_from_parquet import DataFile, PositionDeleteFile
 from frazil.datafiles.portable_table import PortableTable
@@ -40,14 +43,15 @@ from frazil.datafiles.writing.delete_file_writer import (
 )
 from frazil.datafiles.writing.write_properties import delete_file_options, file_options
 from frazil.wire.declared_content import DeleteFileReference
-from frazil.wire.errors import BadRequest
+from frazil.wire.errors import BadRequest, UnsupportedOperation
 
+_DELETES_MIN_FORMAT_VERSION: Final = 2
+VECTORS_MIN_FORMAT_VERSION: Final = 3
 GRANULARITY_PROPERTY: Final = "write.delete.granularity"
 _GRANULARITIES: Final = ("file", "partition")
 _GROUP_BYTES: Final = 64 << 10
 """The cost of opening and closing a file, as the bytes that could be copied meanwhile."""
 
-_MAX_THREADS: Final = 8
 _THREAD_BYTES: Final = 4 << 20
 
 RemovedDeletes: TypeAlias = DeleteFileReference | str
@@ -66,6 +70,36 @@ Runner: TypeAlias = Callable[[Work, Sequence[Item]], list[bytes]]
 """Runs work on all items and returns the results in any order; the first error ends it."""
 
 
+# --- modes ----------------------------------------------------------------------------------------
+
+
+class Mode(StrEnum):
+    COPY_ON_WRITE = "copy-on-write"
+    MERGE_ON_READ = "merge-on-read"
+    METADATA = "metadata"
+    """Removes whole files without reading them."""
+
+
+def mode_of(table: Table, command: Command, mode: str | None = None) -> Mode:
+    """Return the caller's mode, or the table's `write.<command>.mode`."""
+    name = f"write.{command}.mode"
+    text = table.properties.get(name, Mode.COPY_ON_WRITE) if mode is None else mode
+    if text.lower() not in (Mode.COPY_ON_WRITE, Mode.MERGE_ON_READ):
+        source = name if mode is None else "mode"
+        raise BadRequest(f"{source}: {text!r} must be copy-on-write or merge-on-read")
+    return Mode(text.lower())
+
+
+def check_can_delete_rows(table: Table, command: Command) -> None:
+    """Refuse delete files in a table of version 1, which has none."""
+    if table.format_version < _DELETES_MIN_FORMAT_VERSION:
+        raise UnsupportedOperation(
+            f"{table}: cannot write delete files in a table of format version "
+            f"{table.format_version}: set write.{command}.mode to copy-on-write, or upgrade the "
+            "table"
+        )
+
+
 # --- threads --------------------------------------------------------------------------------------
 
 
@@ -74,7 +108,7 @@ def run_locally(work: Work, items: Sequence[Item]) -> list[bytes]:
     if not items:
         return []
     total = sum(item.size_in_bytes for item in items)
-    threads = min(_MAX_THREADS, os.cpu_count() or 1, len(items), 1 + total // _THREAD_BYTES)
+    threads = min(MAX_THREADS, os.cpu_count() or 1, len(items), 1 + total // _THREAD_BYTES)
     parts = shares(items, threads)
     if len(parts) == 1:
         return list(work(parts[0]))

@@ -9,7 +9,6 @@ were computed from the old state could undo the other commit.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,14 +17,15 @@ from frazil.client.declare.file_operations import Command, CommitOptions, Isolat
 from frazil.client.declare.table_verbs import Commit
 from frazil.client.rows.row_files import MatchingRows, matching_rows, write_rows
 from frazil.client.rows.row_input import Rows, fitted_batches
-from frazil.client.rows.row_removal import copy_files, write_deletes
-from frazil.client.rows.write_folders import Write, committing, new_folder
-from frazil.client.rows.write_modes import (
+from frazil.client.rows.row_removal import (
     VECTORS_MIN_FORMAT_VERSION,
     Mode,
     check_can_delete_rows,
+    copy_files,
     mode_of,
+    write_deletes,
 )
+from frazil.client.rows.write_folders import Write, committing, new_folder
 from frazil.datafiles.footers.files_from_parquet import DataFile
 from frazil.wire.errors import CommitFailed, FrazilError, ValidationError
 from frazil.wire.expressions import ALWAYS_TRUE, AlwaysFalse, Expression
@@ -64,18 +64,12 @@ class StagedRows:
 
     def committed(self, commit: Commit) -> None:
         """Keep the files that were committed."""
-        self.write.commit(_paths(self.files), lambda: commit)
+        self.write.committed(_paths(self.files), commit)
 
     def failed(self, error: FrazilError | None) -> None:
         """Remove the files after a refused commit, or because nothing was sent."""
-
-        def refuse() -> Commit:
-            assert error is not None
-            raise error
-
         if error is not None:
-            with suppress(FrazilError):
-                self.write.commit(_paths(self.files), refuse)
+            self.write.refused(error)
         self.write.fail()
 
 
@@ -101,7 +95,7 @@ def overwrite(
 
         def attempt(current: Table) -> Commit:
             base = current.head(branch_of(options))
-            matching = _matching(current, expression, base, write)
+            matching = matching_rows(current, expression, base, write.folder.storage)
             if not matching and not files:
                 return nothing(current)
             if matching.is_proven:
@@ -148,7 +142,7 @@ def delete(table: Table, filter: Filter, options: DeleteOptions) -> Commit:
         if isinstance(expression, AlwaysFalse):
             return nothing(current)
         with committing(new_folder(current)) as write:
-            matching = _matching(current, expression, base, write)
+            matching = matching_rows(current, expression, base, write.folder.storage)
             if not matching:
                 return nothing(current)
             if matching.is_proven:
@@ -225,12 +219,6 @@ def change_rows(
             **checks,
         ),
     )
-
-
-def _matching(
-    table: Table, filter: Expression, snapshot_id: int | None, write: Write
-) -> MatchingRows:
-    return matching_rows(table, filter, snapshot_id, write.folder.storage)
 
 
 def _batches(table: Table, rows: Rows) -> Any:

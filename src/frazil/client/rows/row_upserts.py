@@ -64,7 +64,8 @@ def upsert(table: Table, rows: Rows, keys: Sequence[str], options: DeleteOptions
     if not source.num_rows:
         return nothing(table)
     _check_keys(source, fields)
-    read_filter = _key_filter(source, fields)
+    key_columns = _keys_of(source, fields)
+    read_filter = all_of(*(_column_filter(key_columns.column(each.name), each) for each in fields))
 
     def attempt(current: Table) -> Commit:
         if current.schema != table.schema:
@@ -140,16 +141,9 @@ def _keys_of(rows: pa.Table, fields: Sequence[NestedField]) -> pa.Table:
     return pa.table(columns, names=[field.name for field in fields])
 
 
-def _key_filter(source: pa.Table, fields: Sequence[NestedField]) -> Expression:
-    return all_of(*(_column_filter(source.column(field.name), field) for field in fields))
-
-
 def _column_filter(column: pa.ChunkedArray, field: NestedField) -> Expression:
     """Return a filter for at least the values of a column: a list of them, or their range."""
-    if isinstance(column.type, pa.BaseExtensionType):
-        distinct = column.combine_chunks().storage.unique()
-    else:
-        distinct = column.combine_chunks().unique()
+    distinct = column.combine_chunks().unique()
     term = Term(field.name)
     if len(distinct) <= _MAX_LISTED_KEYS:
         return Predicate(Operation.IN, term, tuple(_literal(field, each) for each in distinct))

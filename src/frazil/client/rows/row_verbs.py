@@ -8,7 +8,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime
 from typing import TYPE_CHECKING, Unpack, cast
 
 from frazil.extras import install_command, is_missing
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from frazil.client.declare.table_verbs import Commit, TableName
     from frazil.client.rows.row_input import Rows
     from frazil.client.rows.row_statements import DeleteOptions, RowOptions
-    from frazil.client.rows.table_scan import TableScan
+    from frazil.client.rows.table_scan import ScanOptions, TableScan
     from frazil.wire.filter_builders import Filter
 
 
@@ -78,29 +77,17 @@ class RowVerbs:
         self,
         filter: Filter | None = None,
         columns: Sequence[str] | None = None,
-        *,
-        snapshot: str | int | None = None,
-        as_of: datetime | int | None = None,
-        limit: int | None = None,
-        case_sensitive: bool = True,
+        **options: Unpack[ScanOptions],
     ) -> TableScan:
         """Return a scan of the rows that match, which is read by `to_arrow()` and the like.
 
         It reads main as it was when the table was loaded; or `snapshot`, a branch, a tag or an id;
-        or main at a time, a datetime with a zone or milliseconds since 1970. `columns` may also
-        name `_file`, `_pos`, `_spec_id`, `_row_id` and `_last_updated_sequence_number`.
+        or main at the time `as_of`, a datetime with a zone or milliseconds since 1970. `columns`
+        may also name `_file`, `_pos`, `_spec_id`, `_row_id` and `_last_updated_sequence_number`.
         """
         with extra_named():
             from frazil.client.rows import table_scan
-        return table_scan.scan_of(
-            self._table(),
-            filter,
-            columns,
-            snapshot=snapshot,
-            as_of=as_of,
-            limit=limit,
-            case_sensitive=case_sensitive,
-        )
+        return table_scan.scan_of(self._table(), filter, columns, options)
 
     def _table(self) -> Table:
         return cast("Table", self)
@@ -164,25 +151,15 @@ class CatalogRowVerbs(ABC):
         table: TableName,
         filter: Filter | None = None,
         columns: Sequence[str] | None = None,
-        *,
-        snapshot: str | int | None = None,
-        as_of: datetime | int | None = None,
-        limit: int | None = None,
-        case_sensitive: bool = True,
+        **options: Unpack[ScanOptions],
     ) -> TableScan:
         """Return a scan of the rows that match; the options are those of `Table.scan`."""
         loaded = self.table(table)
-        if (snapshot is not None or as_of is not None) and loaded is not table:
+        is_old = options.get("snapshot") is not None or options.get("as_of") is not None
+        if is_old and loaded is not table:
             # Old snapshots and their schemas are needed too.
             loaded = loaded.refreshed()
-        return loaded.scan(
-            filter,
-            columns,
-            snapshot=snapshot,
-            as_of=as_of,
-            limit=limit,
-            case_sensitive=case_sensitive,
-        )
+        return loaded.scan(filter, columns, **options)
 
 
 @contextmanager

@@ -14,12 +14,12 @@ from datetime import datetime
 from functools import cached_property
 from importlib import import_module
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 import pyarrow as pa
 
-from frazil.client.declare.client_table import Table
-from frazil.client.declare.table_history import schema_of, snapshot_at
+from frazil.client.declare.client_table import Table, schema_of, snapshot_at
+from frazil.client.declare.file_operations import check_options
 from frazil.client.rows.row_files import thread_count
 from frazil.client.rows.row_filters import RowFilter
 from frazil.datafiles.arrow.array_conversion import batch_of
@@ -44,17 +44,23 @@ _SPLIT_BYTES: Final = 64 << 20
 """How much of a file one thread reads before it hands over the rows."""
 
 
+class ScanOptions(TypedDict, total=False):
+    """Options of a scan."""
+
+    snapshot: str | int | None
+    """A branch, a tag or an id."""
+    as_of: datetime | int | None
+    """A datetime with a zone, or milliseconds since 1970."""
+    limit: int | None
+    case_sensitive: bool
+
+
 def scan_of(
-    table: Table,
-    filter: Filter | None,
-    columns: Sequence[str] | None,
-    *,
-    snapshot: str | int | None,
-    as_of: datetime | int | None,
-    limit: int | None,
-    case_sensitive: bool,
+    table: Table, filter: Filter | None, columns: Sequence[str] | None, options: ScanOptions
 ) -> TableScan:
     """Return a scan; raise BadRequest if a column or an option is wrong."""
+    check_options(options, ScanOptions)
+    snapshot, as_of, limit = options.get("snapshot"), options.get("as_of"), options.get("limit")
     if snapshot is not None and as_of is not None:
         raise BadRequest("scan: give either snapshot or as_of")
     if limit is not None and limit < 0:

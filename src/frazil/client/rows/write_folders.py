@@ -93,14 +93,24 @@ class Write:
         self._state = _State.SENT
         try:
             commit = submit()
-        except CommitStateUnknown:
-            raise
         except FrazilError as error:
-            self._state = _State.REJECTED
-            if isinstance(error, ValidationError):
-                # A path that is already live must stay, whoever has written it.
-                self._keep = frozenset(duplicate_paths(error.conflicts))
+            self.refused(error)
             raise
+        self.committed(paths, commit)
+        return commit
+
+    def refused(self, error: FrazilError) -> None:
+        """Note what the error of a commit proves about the files."""
+        if isinstance(error, CommitStateUnknown):
+            self._state = _State.SENT
+            return
+        self._state = _State.REJECTED
+        if isinstance(error, ValidationError):
+            # A path that is already live must stay, whoever has written it.
+            self._keep = frozenset(duplicate_paths(error.conflicts))
+
+    def committed(self, paths: Collection[str], commit: Commit) -> None:
+        """Keep the files that were committed."""
         self._state = _State.COMMITTED
         with only_logged(self.folder):
             if not commit.already_committed:
@@ -111,7 +121,6 @@ class Write:
             elif commit.attempts == 1:
                 # The request was sent once, so that an earlier run has committed its own files.
                 self.folder.discard()
-        return commit
 
     @property
     def is_unsent(self) -> bool:

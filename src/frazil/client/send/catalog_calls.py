@@ -5,18 +5,18 @@ The paths of namespaces and tables are made of their names here.
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
 from typing import Any, Final, TypeAlias, TypeVar
 from urllib.parse import quote
 
 import msgspec
 
-from frazil.client.send.http_transport import Answer, Transport
+from frazil.client.send.http_transport import Answer, Request, Transport
 from frazil.client.send.outages import OUTAGE_TIMEOUT_S, OutagePolicy, Outages
 from frazil.client.send.retry_policy import Clock, RetryBudget, RetryPolicy
-from frazil.client.send.submit import Accepted, Request, SubmitPolicy, read, submit
+from frazil.client.send.submit import Accepted, SubmitPolicy, read, submit
 from frazil.wire.errors import FrazilError
 from frazil.wire.identifiers import Identifier, Namespace, check_identifier, check_namespace
 
@@ -25,9 +25,6 @@ T = TypeVar("T")
 NamespaceName: TypeAlias = "str | tuple[str, ...]"
 IdentifierName: TypeAlias = "str | tuple[str, ...] | Identifier"
 
-_DURATION: Final = re.compile(
-    r"P(?:(?P<d>[0-9.]+)D)?(?:T(?:(?P<h>[0-9.]+)H)?(?:(?P<m>[0-9.]+)M)?(?:(?P<s>[0-9.]+)S)?)?"
-)
 PAGE_SIZE: Final = 1_000
 NAMESPACE_SEPARATOR: Final = "\x1f"
 
@@ -48,12 +45,10 @@ class CatalogConfig(msgspec.Struct, frozen=True, rename="kebab"):
     @property
     def key_lifetime_s(self) -> float | None:
         """Return the lifetime of idempotency keys; None if the catalog does not support them."""
-        text = self.idempotency_key_lifetime
-        match = None if text is None else _DURATION.fullmatch(text)
-        if match is None:
+        try:
+            return msgspec.convert(self.idempotency_key_lifetime, timedelta).total_seconds()
+        except msgspec.ValidationError:
             return None
-        units = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
-        return sum(float(match[unit] or 0) * seconds for unit, seconds in units.items())
 
 
 class Calls:

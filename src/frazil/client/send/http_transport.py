@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from types import MappingProxyType
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from frazil.version import __version__
 
 if TYPE_CHECKING:
     import urllib3
@@ -19,7 +20,20 @@ if TYPE_CHECKING:
 DEFAULT_TIMEOUT_S: Final = 60.0
 CONNECT_TIMEOUT_S: Final = 10.0
 _MAX_CONNECTIONS: Final = 16
-_EMPTY: Final[Mapping[str, str]] = MappingProxyType({})
+_PROBE_TIMEOUT_S: Final = 2.0
+_NOT_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"})
+"""Reasons of OpenSSL for an answer that is not TLS."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request. The path is percent-encoded and starts after `/v1/`."""
+
+    method: str
+    path: str
+    body: bytes | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,17 +91,9 @@ class SentBody:
 
 
 class Transport(Protocol):
-    """Sends one request. Paths are percent-encoded and start after `/v1/`."""
+    """Sends one request."""
 
-    def send(
-        self,
-        method: str,
-        path: str,
-        *,
-        body: bytes | None = None,
-        headers: Mapping[str, str] = _EMPTY,
-        query: Mapping[str, str] = _EMPTY,
-    ) -> Answer: ...
+    def send(self, request: Request) -> Answer: ...
 
 
 class HttpTransport:
@@ -98,7 +104,7 @@ class HttpTransport:
         uri: str,
         *,
         token: str | None = None,
-        headers: Mapping[str, str] = _EMPTY,
+        headers: Mapping[str, str] | None = None,
         timeout_s: float = DEFAULT_TIMEOUT_S,
         ca_file: str | None = None,
         client_certificate: tuple[str, str] | None = None,
@@ -110,7 +116,8 @@ class HttpTransport:
             self._tls["ca_certs"] = ca_file
         if client_certificate is not None:
             self._tls["cert_file"], self._tls["key_file"] = client_certificate
-        self._headers = {"Accept": "application/json", "User-Agent": _user_agent(), **headers}
+        self._headers = {"Accept": "application/json", "User-Agent": f"frazil/{__version__}"}
+        self._headers.update(headers or {})
         if token is not None:
             self._headers["Authorization"] = f"Bearer {token}"
         self._pool: urllib3.PoolManager | None = None
@@ -118,33 +125,31 @@ class HttpTransport:
         self._knows_scheme = False
         """Whether the server has answered, or was asked after a failure."""
 
-    def send(
-        self,
-        method: str,
-        path: str,
-        *,
-        body: bytes | None = None,
-        headers: Mapping[str, str] = _EMPTY,
-        query: Mapping[str, str] = _EMPTY,
-    ) -> Answer:
+    def send(self, request: Request) -> Answer:
         from urllib.parse import urlencode
 
         from urllib3 import exceptions
 
-        url = f"{self._base}{path}" + (f"?{urlencode(query)}" if query else "")
-        sent = {**self._headers, **headers}
-        sent_body = None
-        if body is not None:
-            sent_body = SentBody(body)
-            sent["Content-Length"] = str(len(body))
-            sent.setdefault("Content-Type", "application/json")
+        query = f"?{urlencode(request.query)}" if request.query else ""
+        headers = {**self._headers, **request.headers}
+        body = None
+        if request.body is not None:
+            body = SentBody(request.body)
+            headers["Content-Length"] = str(len(body))
+            headers.setdefault("Content-Type", "application/json")
         try:
-            answer = self._open().request(method, url, body=sent_body, headers=sent, redirect=False)
+            answer = self._open().request(
+                request.method,
+                f"{self._base}{request.path}{query}",
+                body=body,
+                headers=headers,
+                redirect=False,
+            )
         except exceptions.HTTPError as error:
             wrong = None if self._knows_scheme else self._scheme_to_use(error)
             if wrong is not None:
                 raise WrongScheme(wrong) from error
-            is_unsent = sent_body is not None and not sent_body.is_sent
+            is_unsent = body is not None and not body.is_sent
             raise failure_of(error, self._base, is_unsent=is_unsent) from error
         self._knows_scheme = True
         return Answer(
@@ -157,9 +162,7 @@ class HttpTransport:
         """Return what is wrong if the server speaks the other one of http and https."""
         from urllib3 import exceptions
 
-        from frazil.client.send.scheme_check import other_scheme
-
-        scheme = other_scheme(self._base, error)
+        scheme = _other_scheme(self._base, error)
         if scheme is None:
             # The check itself may take seconds. A connection that was refused shows nothing.
             self._knows_scheme = not isinstance(error, exceptions.NewConnectionError)
@@ -248,7 +251,42 @@ def _short(error: object) -> str | None:
     return None
 
 
-def _user_agent() -> str:
-    from frazil.version import __version__
+# --- http or https --------------------------------------------------------------------------------
 
-    return f"frazil/{__version__}"
+
+def _other_scheme(url: str, error: Exception) -> str | None:
+    """Return the scheme that the server speaks if the failure comes from using the other one."""
+    import ssl
+    from http.client import RemoteDisconnected
+    from urllib.parse import urlsplit
+
+    from urllib3 import exceptions
+
+    parts = urlsplit(url)
+    if parts.scheme == "https":
+        reason = error.args[0] if isinstance(error, exceptions.SSLError) and error.args else None
+        plain = isinstance(reason, ssl.SSLError) and reason.reason in _NOT_TLS
+        return "http" if plain else None
+    # A TLS server closes the connection without an answer, like a server that has crashed.
+    closed = isinstance(error, exceptions.ProtocolError) and isinstance(
+        error.args[-1], RemoteDisconnected | ConnectionResetError
+    )
+    return "https" if closed and _speaks_tls(parts.hostname or "", parts.port or 80) else None
+
+
+def _speaks_tls(host: str, port: int) -> bool:
+    import socket
+    import ssl
+
+    # Nothing is sent on this connection, so the certificate does not matter.
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    try:
+        with (
+            socket.create_connection((host, port), timeout=_PROBE_TIMEOUT_S) as connection,
+            context.wrap_socket(connection, server_hostname=host),
+        ):
+            return True
+    except OSError:
+        return False

@@ -19,13 +19,20 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Final
 from uuid import UUID
 
 from frazil.client.send.error_answers import CatalogUnreachable, error_of
-from frazil.client.send.http_transport import Answer, AnswerLost, NotSent, SendFailure, Transport
+from frazil.client.send.http_transport import (
+    Answer,
+    AnswerLost,
+    NotSent,
+    Request,
+    SendFailure,
+    Transport,
+)
 from frazil.client.send.outages import AWAY_STATUSES, Outages, OutageWait, seconds_text
 from frazil.client.send.retry_policy import Clock, RetryBudget, RetryPolicy
 from frazil.wire.errors import CommitFailed, CommitStateUnknown, FrazilError
@@ -35,17 +42,6 @@ _RETRIED_READ_STATUSES: Final = frozenset({429, 500})
 _INCONCLUSIVE_STATUSES: Final = frozenset({401, 403, 404, 405, 413, 415, 422})
 """Statuses that do not show what happened to an earlier attempt whose response was lost. The server
 sends them before it looks up the key, or because the table has been dropped since."""
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """The bytes of one attempt."""
-
-    method: str
-    path: str
-    body: bytes | None = None
-    headers: Mapping[str, str] = field(default_factory=dict)
-    query: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,18 +66,6 @@ class SubmitPolicy:
     clock: Clock = field(default_factory=Clock)
     outages: Outages = field(default_factory=Outages)
 
-    @classmethod
-    def of(
-        cls, properties: Mapping[str, str], key_lifetime_s: float | None, outages: Outages
-    ) -> SubmitPolicy:
-        """Return the policy of a table's properties."""
-        return cls(
-            RetryPolicy.of(properties),
-            RetryPolicy.of_status_checks(properties),
-            key_lifetime_s,
-            outages=outages,
-        )
-
 
 def read(
     transport: Transport,
@@ -97,9 +81,9 @@ def read(
     outage = OutageWait(outages, retries, clock)
     while True:
         try:
-            answer = outage.answer(lambda: _send(transport, request, request.headers))
+            answer = outage.answer(lambda: transport.send(request))
         except SendFailure as error:
-            raise _unreachable(error, outage) from error
+            raise CatalogUnreachable(_waited(error, outage)) from error
         if answer.status < 300 or (missing_is_answer and answer.status == 404):
             return answer
         failure = error_of(answer)
@@ -142,7 +126,6 @@ class _Delivery:
         self, transport: Transport, request: Request, policy: SubmitPolicy, budget: RetryBudget
     ) -> None:
         self._transport = transport
-        self._request = request
         self._policy = policy
         self._budget = budget
         self._outage = OutageWait(policy.outages, policy.retries, policy.clock)
@@ -151,16 +134,17 @@ class _Delivery:
         self._in_doubt = False
         """An attempt may have been executed although its response is missing."""
         self.attempts = 0
-        self._headers = dict(request.headers)
         if policy.key_lifetime_s is not None:
-            self._headers[KEY_HEADER] = str(new_key())
+            request = replace(request, headers={**request.headers, KEY_HEADER: str(new_key())})
+        self._request = request
 
     def outcome(self) -> Answer:
         while True:
             try:
                 answer = self._outage.answer(self._attempt)
             except NotSent as error:
-                raise self._final_error(_unreachable(error, self._outage)) from error
+                unreachable = CatalogUnreachable(_waited(error, self._outage))
+                raise self._final_error(unreachable) from error
             except AnswerLost as error:
                 raise CommitStateUnknown(
                     f"the answer was lost: {_waited(error, self._outage)}"
@@ -177,7 +161,7 @@ class _Delivery:
             self._first_sent_s = self._policy.clock.now_s()
         self.attempts += 1
         try:
-            answer = _send(self._transport, self._request, self._headers)
+            answer = self._transport.send(self._request)
         except AnswerLost:
             self._doubt()
             raise
@@ -232,18 +216,8 @@ class _Delivery:
         return unknown
 
 
-def _unreachable(error: SendFailure, outage: OutageWait) -> CatalogUnreachable:
-    return CatalogUnreachable(_waited(error, outage))
-
-
 def _waited(error: SendFailure, outage: OutageWait) -> str:
     return f"{error}; waited {seconds_text(outage.waited_s)}" if outage.waited_s else str(error)
-
-
-def _send(transport: Transport, request: Request, headers: Mapping[str, str]) -> Answer:
-    return transport.send(
-        request.method, request.path, body=request.body, headers=headers, query=request.query
-    )
 
 
 def _is_from_catalog(answer: Answer) -> bool:

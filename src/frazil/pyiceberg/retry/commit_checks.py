@@ -103,13 +103,8 @@ def _no_new_delete_files(rows: RowFilter, window: Window) -> None:
 
 
 def _data_files_exist(removed: frozenset[DataFile], window: Window) -> None:
-    paths = {file.file_path for file in removed}
-    conflicts = [
-        (snapshot, entry.data_file.file_path)
-        for snapshot, _, entries in window.entries(ManifestContent.DATA, REMOVES_DATA)
-        for entry in entries
-        if entry.status == ManifestEntryStatus.DELETED and entry.data_file.file_path in paths
-    ]
+    paths = frozenset(file.file_path for file in removed)
+    conflicts = _of_paths(paths, window, REMOVES_DATA, ManifestEntryStatus.DELETED)
     _raise_conflicts(conflicts, "Cannot commit, missing data files")
 
 
@@ -125,13 +120,22 @@ def _no_new_deletes_for_data_files(removed: frozenset[DataFile], window: Window)
 
 
 def _not_added_twice(paths: frozenset[str], window: Window) -> None:
-    conflicts = [
-        (snapshot, entry.data_file.file_path)
-        for snapshot, _, entries in window.entries(ManifestContent.DATA, ADDS_DATA)
-        for entry in entries
-        if entry.status == ManifestEntryStatus.ADDED and entry.data_file.file_path in paths
-    ]
+    conflicts = _of_paths(paths, window, ADDS_DATA, ManifestEntryStatus.ADDED)
     _raise_conflicts(conflicts, "Cannot add files that another writer has added")
+
+
+def _of_paths(
+    paths: frozenset[str],
+    window: Window,
+    operations: frozenset[Operation],
+    status: ManifestEntryStatus,
+) -> list[tuple[Snapshot, str]]:
+    return [
+        (snapshot, entry.data_file.file_path)
+        for snapshot, _, entries in window.entries(ManifestContent.DATA, operations)
+        for entry in entries
+        if entry.status == status and entry.data_file.file_path in paths
+    ]
 
 
 def _matching(

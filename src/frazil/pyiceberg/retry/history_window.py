@@ -37,9 +37,6 @@ class EntryReader:
             )
         return self._entries[path]
 
-    def manifests(self, snapshot: Snapshot) -> list[ManifestFile]:
-        return snapshot.manifests(self.io)
-
 
 @dataclass(frozen=True)
 class Window:
@@ -62,12 +59,13 @@ class Window:
         """The snapshots after the base, newest first; raises if the base is not an ancestor."""
         base_id = self.base.snapshot_id if self.base is not None else None
         passed: list[Snapshot] = []
-        snapshot = self.head
-        while snapshot is not None and snapshot.snapshot_id != base_id:
+        reached = self.head.snapshot_id if self.head is not None else None
+        while reached is not None and reached != base_id:
+            snapshot = self.metadata.snapshot_by_id(reached)
+            if snapshot is None:
+                break
             passed.append(snapshot)
-            parent_id = snapshot.parent_snapshot_id
-            snapshot = self.metadata.snapshot_by_id(parent_id) if parent_id is not None else None
-        reached = passed[-1].parent_snapshot_id if passed else _id(self.head)
+            reached = snapshot.parent_snapshot_id
         if reached != base_id:
             raise ValidationException(
                 f"Cannot determine history between starting snapshot {base_id} and the last known "
@@ -82,7 +80,7 @@ class Window:
         for snapshot in self.snapshots:
             if operation_of(snapshot) not in operations:
                 continue
-            for manifest in self.reader.manifests(snapshot):
+            for manifest in snapshot.manifests(self.reader.io):
                 if (
                     manifest.content == content
                     and manifest.added_snapshot_id == snapshot.snapshot_id
@@ -93,7 +91,3 @@ class Window:
 def operation_of(snapshot: Snapshot) -> Operation:
     """Return the operation; without a summary assume an overwrite, which may do anything."""
     return Operation.OVERWRITE if snapshot.summary is None else snapshot.summary.operation
-
-
-def _id(snapshot: Snapshot | None) -> int | None:
-    return snapshot.snapshot_id if snapshot is not None else None

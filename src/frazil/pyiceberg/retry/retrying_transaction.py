@@ -129,9 +129,9 @@ class RetryingTransaction(TrackingTransaction):
     def stage_producer(self, producer: Retryable[Any]) -> None:
         self._register_snapshot_producer(producer)
         updates, requirements = producer._commit()
-        step = _Production(producer, producer.claim())
+        # The claim comes before the updates, which change what the transaction sees.
+        self._steps.append(_Production(producer, producer.claim()))
         self._add_updates(updates, requirements)
-        self._steps.append(step)
         if self._autocommit:
             self.commit_transaction()
 
@@ -234,7 +234,11 @@ class RetryingTransaction(TrackingTransaction):
             if lost is None:
                 break
             may_retry = budget.wait()
-            self._refresh_after(lost)
+            try:
+                self._refresh()
+            except Exception as error:
+                # An earlier attempt may have been committed, so nothing may be deleted.
+                raise lost from error
             if self._is_committed():
                 break
             with self._deleting_all_on_failure():
@@ -298,13 +302,6 @@ class RetryingTransaction(TrackingTransaction):
 
     def _added_snapshots(self) -> list[Snapshot]:
         return [each.snapshot for each in self._updates if isinstance(each, AddSnapshotUpdate)]
-
-    def _refresh_after(self, lost: Exception) -> None:
-        try:
-            self._refresh()
-        except Exception as error:
-            # An earlier attempt may have been committed, so nothing may be deleted.
-            raise lost from error
 
     def _refresh(self) -> None:
         fresh = self._table.catalog.load_table(self._table.name())

@@ -14,8 +14,7 @@ from msgspec.structs import replace
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from frazil.client.declare.client_table import Table
-from frazil.client.declare.table_history import schema_of, snapshot_at
+from frazil.client.declare.client_table import Table, schema_of, snapshot_at
 from frazil.datafiles.arrow.metadata_columns import LAST_UPDATED, MIN_FORMAT_VERSION, ROW_ID
 from frazil.datafiles.reading.scan_tasks import ScanTask, task_of
 from frazil.datafiles.reading.task_reader import check_metadata_columns, with_metadata

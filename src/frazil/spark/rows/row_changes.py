@@ -21,7 +21,7 @@ from pyspark.sql import functions as fn
 from frazil.client.declare.client_table import Table
 from frazil.client.declare.file_operations import Command
 from frazil.client.declare.table_verbs import TableVerbs
-from frazil.client.rows.write_modes import (
+from frazil.client.rows.row_removal import (
     VECTORS_MIN_FORMAT_VERSION,
     Mode,
     check_can_delete_rows,

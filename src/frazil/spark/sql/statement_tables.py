@@ -9,9 +9,8 @@ from typing import Any, Final, TypeAlias
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 
-from frazil.client.declare.client_table import Table
+from frazil.client.declare.client_table import Table, schema_of
 from frazil.client.declare.client_view import View, ViewVersion
-from frazil.client.declare.table_history import schema_of
 from frazil.datafiles.arrow.metadata_columns import (
     LAST_UPDATED,
     METADATA_FIELDS,

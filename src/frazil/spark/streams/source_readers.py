@@ -17,8 +17,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType as SparkStruct
 
-from frazil.client.declare.client_table import Snapshot, Table
-from frazil.client.declare.table_history import schema_of, snapshot_at
+from frazil.client.declare.client_table import Snapshot, Table, schema_of, snapshot_at
 from frazil.datafiles.portable_table import PortableTable
 from frazil.datafiles.reading.scan_tasks import ScanTask, split_tasks, task_of
 from frazil.datafiles.reading.task_reader import ScanReading
