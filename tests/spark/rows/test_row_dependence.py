@@ -17,6 +17,7 @@ from frazil.wire.errors import ValidationError
 from frazil.wire.filter_builders import col
 from tests.spark.interleaving import once_before_commit
 from tests.spark.stock_tables import MERGE_ON_READ, rows, table_properties
+from tests.support.spark import add_catalog
 
 WRITERS = 8
 
@@ -212,3 +213,50 @@ def test_frames_that_read_the_target(
         spark.range(3).where(fn.col("id") == scan.select(fn.max("id")).scalar()),
     ]
     assert [reads_only_other_data(frame, target) for frame in reading] == [False] * len(reading)
+
+
+# --- compactions ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", ["delete", "update", "merge"])
+def test_a_statement_whose_files_stock_spark_compacts_keeps_its_work(
+    spark: SparkSession,
+    server_url: str,
+    strict: Session,
+    session: Session,
+    name: str,
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+) -> None:
+    session.table(name).append(session.spark.range(100, 200, 1, 1).selectExpr("id", "0L AS n"))
+    session.table(name).delete("id = 0")
+    stock = "stock_" + name.partition(".")[0]
+    add_catalog(spark, stock, server_url)
+    once_before_commit(
+        monkeypatch,
+        lambda: spark.sql(
+            f"CALL {stock}.system.rewrite_data_files(table => '{name}',"
+            " options => map('rewrite-all', 'true'))"
+        ).collect(),
+    )
+    expected = dict.fromkeys(range(1, 200), 0)
+    if command == "delete":
+        result = strict.table(name).delete("id = 7 OR id = 107")
+        del expected[7], expected[107]
+    elif command == "update":
+        result = strict.table(name).update({"n": "n + 1"}, "id = 7 OR id = 107")
+        expected |= {7: 1, 107: 1}
+    else:
+        source = spark.createDataFrame([(7, 70), (107, 1070), (500, 5)], "id BIGINT, n BIGINT")
+        merge = strict.table(name).merge(source, "target.id = source.id")
+        result = merge.when_matched_update_all().when_not_matched_insert_all().execute()
+        expected |= {7: 70, 107: 1070, 500: 5}
+    assert result.attempts == 1
+    assert values(session, name) == expected
+    ids = {
+        row["id"]: row["_row_id"]
+        for row in session.table(name).scan(metadata_columns=["_row_id"]).collect()
+    }
+    assert [ids[id] for id in expected if id < 200] == [id for id in expected if id < 200]
+    operations = [entry.operation for entry in session.client.history(name)]
+    assert "replace" in operations

@@ -8,7 +8,7 @@ they are. If any row cannot be found unchanged, the statement has to run again.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -45,24 +45,23 @@ class FoundRows:
     """The files that they were in and that are not live any more."""
 
 
-def may_have_moved(refused: ValidationError) -> bool:
-    """Return whether a commit was refused for nothing but files that are not live any more."""
-    return {conflict["clause"] for conflict in refused.conflicts} <= _MOVES
-
-
 def find_rows(
+    refused: ValidationError,
     table: Table,
     branch: str,
-    base: int,
+    base: int | None,
     filter: Expression,
     touched: Sequence[DeletedRows],
     storage: Storage,
 ) -> FoundRows | None:
-    """Find rows that were read at the base in the files of the branch as it is now.
+    """Find the rows of a refused commit in the files of the branch as it is now.
 
-    `filter` matches at least these rows. Returns None if a row was changed, deleted or doubled
-    since, or has no id.
+    They were read at the base, and `filter` matches at least these. Returns None if the commit was
+    refused for another reason than files that are gone, or if a row was changed, deleted or
+    doubled since or has no id.
     """
+    if base is None or not {conflict["clause"] for conflict in refused.conflicts} <= _MOVES:
+        return None
     try:
         fresh = table.refreshed("refs")
         sequence_number = table.snapshot(base).sequence_number
@@ -140,7 +139,3 @@ def _lineage(
         np.concatenate(column) if column else np.empty(0, np.int64) for column in columns
     )
     return positions, ids, last_updated
-
-
-def paths_of(rows: Collection[DeletedRows]) -> list[str]:
-    return [each.file_path for each in rows]

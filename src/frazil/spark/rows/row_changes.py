@@ -20,7 +20,8 @@ from pyspark.sql import functions as fn
 
 from frazil.client.declare.client_table import Table
 from frazil.client.declare.file_operations import Command
-from frazil.client.declare.table_verbs import TableVerbs
+from frazil.client.declare.table_verbs import Commit
+from frazil.client.rows.moved_rows import find_rows
 from frazil.client.rows.row_removal import (
     VECTORS_MIN_FORMAT_VERSION,
     Mode,
@@ -39,7 +40,7 @@ from frazil.datafiles.writing.changes_writer import WRITE
 from frazil.spark.conditions.iceberg_filters import spark_condition
 from frazil.spark.conditions.sql_columns import ColumnNames
 from frazil.spark.conditions.sql_conditions import Condition, filter_of, needed_columns
-from frazil.spark.core.context import Context
+from frazil.spark.core.context import LOGGER, Context
 from frazil.spark.core.name_matching import names_of, quoted
 from frazil.spark.core.statement_runs import Result, Target, complete_options, run_statement
 from frazil.spark.reading.frame_scans import plan_tasks, scan
@@ -56,8 +57,7 @@ from frazil.spark.rows.row_dependence import has_subquery
 from frazil.spark.schema.schema_evolution import Evolution
 from frazil.spark.writing.frame_writer import WriteOptions
 from frazil.spark.writing.write_commit import Write, commit_files, writing
-from frazil.wire.declared_content import DeclaredContentFile
-from frazil.wire.errors import BadRequest, FrazilError
+from frazil.wire.errors import BadRequest, FrazilError, ValidationError
 from frazil.wire.expressions import AlwaysFalse, Expression
 from frazil.wire.filter_builders import Filter, expression_of
 
@@ -183,10 +183,6 @@ class RowAttempt:
     write_options: WriteOptions
 
     @property
-    def has_vectors(self) -> bool:
-        return self.table.format_version >= VECTORS_MIN_FORMAT_VERSION
-
-    @property
     def has_lineage(self) -> bool:
         return self.table.format_version >= MIN_FORMAT_VERSION
 
@@ -266,52 +262,86 @@ class RowAttempt:
         ]
         if not touched and not changes.files and not self.evolution.updates:
             return self.nothing()
-        paths = [file.file_path for file in touched]
-        checks = {
-            "base_snapshot_id": self.snapshot_id,
-            "conflict_filter": self.conflict_filter,
-            "command": self.command,
-            **self.options,
-        }
-        added: Sequence[DeclaredContentFile]
         if self.mode is Mode.MERGE_ON_READ:
-            if touched:
-                check_can_delete_rows(self.table, self.command)
-            deletes = write_deletes(self.context, self.table, touched, write.folder)
-            added, removed = (*changes.files, *deletes.added), len(deletes.removed)
-            checks |= {
-                "remove_deletes": deletes.removed,
-                "referenced_data_files": paths,
-                "rebase_deletion_vectors": self.merges_vectors and self.has_vectors,
-            }
+            return self._merge_on_read(write, changes, touched)
+        return self._copy_on_write(write, changes, touched)
 
-            def declare(table: TableVerbs[Any]) -> Any:
-                return table.row_delta(changes.files, deletes.added, **checks)
-
-        else:
-            copies = copy_files(self.context, self.table, touched, write.folder)
-            files = (*changes.files, *copies)
-            added, removed = files, len(paths)
-
-            def declare(table: TableVerbs[Any]) -> Any:
-                return table.overwrite_files(files, paths, **checks)
-
+    def _copy_on_write(
+        self, write: Write, changes: ChangedRows, touched: Sequence[DeletedRows]
+    ) -> Result:
+        copies = copy_files(self.context, self.table, touched, write.folder)
+        files = (*changes.files, *copies)
+        paths = [rows.file_path for rows in touched]
         commit = commit_files(
             write,
             self.context,
             self.table,
             self.evolution,
-            added,
-            declare,
-            even_empty=self.mode is not Mode.MERGE_ON_READ and bool(paths),
+            files,
+            lambda table: table.overwrite_files(files, paths, **self._checks),
+            even_empty=bool(paths),
         )
+        return self._result(commit, changes, len(files), len(paths))
+
+    def _merge_on_read(
+        self,
+        write: Write,
+        changes: ChangedRows,
+        touched: Sequence[DeletedRows],
+        replaced: tuple[str, ...] = (),
+    ) -> Result:
+        """Commit new files and deletes. `replaced` are files that the rows have moved from."""
+        if touched:
+            check_can_delete_rows(self.table, self.command)
+        has_vectors = self.table.format_version >= VECTORS_MIN_FORMAT_VERSION
+        merges_vectors = self.merges_vectors and has_vectors
+        deletes = write_deletes(self.context, self.table, touched, write.folder)
+        files = (*changes.files, *deletes.added)
+        try:
+            commit = commit_files(
+                write,
+                self.context,
+                self.table,
+                self.evolution,
+                files,
+                lambda table: table.row_delta(
+                    changes.files,
+                    deletes.added,
+                    remove_deletes=deletes.removed,
+                    referenced_data_files=[rows.file_path for rows in touched],
+                    replaced_data_files=replaced,
+                    rebase_deletion_vectors=merges_vectors,
+                    **self._checks,
+                ),
+            )
+        except ValidationError as refused:
+            branch, storage = self.options["branch"], write.folder.storage
+            base, reads = self.snapshot_id, self.reads
+            found = find_rows(refused, self.table, branch, base, reads, touched, storage)
+            if found is None or not merges_vectors:
+                raise
+            LOGGER.info("a compaction has moved rows of the statement, which keeps its work")
+            replaced = (*replaced, *found.replaced)
+            return self._merge_on_read(write, changes, found.rows, replaced)
+        return self._result(commit, changes, len(files), len(deletes.removed))
+
+    @property
+    def _checks(self) -> dict[str, Any]:
+        return {
+            "base_snapshot_id": self.snapshot_id,
+            "conflict_filter": self.conflict_filter,
+            "command": self.command,
+            **self.options,
+        }
+
+    def _result(self, commit: Commit, changes: ChangedRows, added: int, removed: int) -> Result:
         return Result(
             commit=commit,
             operation=self.command,
             mode=self.mode,
             rows_written=changes.rows_written,
             rows_deleted=changes.rows_deleted,
-            files_added=len(added),
+            files_added=added,
             files_removed=removed,
         )
 
