@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from frazil.format.avro.avro_codecs import compress, decompress
 from frazil.format.avro.avro_files import AvroLimits, open_avro, write_avro
 from frazil.format.avro.avro_schema import record_schema
-from frazil.format.avro.avro_types import UnreadableAvro, read_long, write_long
+from frazil.format.avro.avro_types import UnreadableAvro, encode_long, read_long
 from frazil.format.manifest.manifest_entries import file_paths, only_added, read_manifest
 from frazil.format.manifest.manifest_fields import ADDED
 from frazil.format.manifest.manifest_list import read_manifest_list
@@ -110,7 +110,7 @@ def test_fastavro_reads_what_is_written(records: list[Any], codec: str) -> None:
 @given(int64)
 def test_numbers_round_trip(number: int) -> None:
     out = bytearray()
-    write_long(out, number)
+    out += encode_long(number)
     assert read_long(bytes(out), 0) == (number, len(out))
 
 
@@ -133,7 +133,7 @@ def test_many_blocks() -> None:
 
 def number(value: int) -> bytes:
     out = bytearray()
-    write_long(out, value)
+    out += encode_long(value)
     return bytes(out)
 
 
