@@ -23,7 +23,8 @@ from frazil.format.expr.expression_binding import (
     BoundUnaryPredicate,
 )
 from frazil.format.manifest.entry_fields import read_content_files
-from frazil.format.manifest.manifest_columns import NONE, ManifestColumns, metrics, row_positions
+from frazil.format.manifest.manifest_columns import ManifestColumns, metrics, row_positions
+from frazil.format.manifest.manifest_fields import NONE
 from frazil.format.manifest.manifest_list import ManifestFile
 from frazil.format.metadata.content_files import (
     DATA_CONTENT,

@@ -17,8 +17,11 @@ from typing import Any, Final, TypeVar
 
 from frazil.format.avro.avro_files import MANIFEST_LIMITS, MANIFEST_LIST_LIMITS
 from frazil.format.avro.avro_types import UnreadableAvro
-from frazil.format.manifest.inline_manifests import inline_manifest_list
-from frazil.format.manifest.manifest_columns import ManifestColumns, decode_columns
+from frazil.format.manifest.manifest_columns import (
+    ManifestColumns,
+    decode_columns,
+    inline_manifest_list,
+)
 from frazil.format.manifest.manifest_list import ManifestFile, ManifestList, read_manifest_list
 from frazil.format.manifest.reading_columns import ReadingColumns, decode_reading
 from frazil.format.metadata.snapshots import Snapshot
@@ -27,7 +30,7 @@ from frazil.format.pruning.metric_decoder import decode_manifest, decode_metrics
 from frazil.read.column_files import DEFAULT_FOLDER_BYTES, ColumnFiles
 from frazil.read.counters import CacheCounts, KindCounts, LruByBytes, LruCounts, ReadCounts
 from frazil.read.path_index import Hashed, Hashes, NewManifest, PathIndex, PathIndexes
-from frazil.store.object_store import ObjectMissing, ObjectTooLarge, Store
+from frazil.store.object_store import ObjectMissing, ObjectReader, ObjectTooLarge
 from frazil.wire.errors import ValidationError
 
 DEFAULT_MAX_BYTES: Final = 384 << 20
@@ -212,7 +215,7 @@ class ManifestReader:
     """
 
     def __init__(
-        self, cache: ManifestCache, store: Store, check_readable: Callable[[str], None]
+        self, cache: ManifestCache, store: ObjectReader, check_readable: Callable[[str], None]
     ) -> None:
         """Create a reader. `check_readable` is called before a location is read, and may raise
         to forbid that."""

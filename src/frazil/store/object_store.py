@@ -64,7 +64,14 @@ class ObjectInfo:
     modified_ms: int
 
 
-class Store(Protocol):
+class ObjectReader(Protocol):
+    """Reads whole objects."""
+
+    def get(self, location: str, max_bytes: int | None = None) -> bytes:
+        """Return the whole object. Raise ObjectMissing or ObjectTooLarge."""
+
+
+class Store(ObjectReader, Protocol):
     """A store of immutable objects. All methods block. Locations are full URLs, as in Iceberg
     files."""
 
@@ -85,9 +92,6 @@ class Store(Protocol):
     def sync(self, locations: Iterable[str]) -> None:
         """Make objects durable that `put_unsynced` wrote. After a failure none of them is
         reliable."""
-
-    def get(self, location: str, max_bytes: int | None = None) -> bytes:
-        """Return the whole object. Raise ObjectMissing or ObjectTooLarge."""
 
     def get_range(self, location: str, offset: int, length: int) -> bytes:
         """Return a part of an object, at least one byte.

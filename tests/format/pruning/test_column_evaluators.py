@@ -23,7 +23,8 @@ from frazil.format.expr.expression_binding import (
     BoundTransform,
     BoundUnaryPredicate,
 )
-from frazil.format.manifest.manifest_columns import RowMetrics, decode_columns
+from frazil.format.manifest.entry_fields import RowMetrics
+from frazil.format.manifest.manifest_columns import decode_columns
 from frazil.format.pruning.column_evaluators import (
     inclusive_column_evaluator,
     inclusive_mask,

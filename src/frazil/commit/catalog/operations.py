@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Concatenate, ParamSpec
 
 from frazil.commit.catalog.namespace_changes import Namespaces
 from frazil.commit.catalog.relation_lifecycle import Tables, Views
@@ -56,8 +55,6 @@ from frazil.wire.rest_messages import (
     RegisterTableRequest,
     RegisterViewRequest,
 )
-
-P = ParamSpec("P")
 
 logger = logging.getLogger("frazil.commit")
 
@@ -134,7 +131,9 @@ class Catalog:
     def create_namespace(
         self, context: Context, namespace: Namespace, properties: dict[str, str]
     ) -> Answer:
-        return self._run_here(context, self._namespaces.create, namespace, properties)
+        return self._run_here(
+            context, lambda own: self._namespaces.create(own, namespace, properties)
+        )
 
     def update_namespace_properties(
         self,
@@ -143,10 +142,12 @@ class Catalog:
         removals: Sequence[str],
         updates: dict[str, str],
     ) -> Answer:
-        return self._run_here(context, self._namespaces.update, namespace, removals, updates)
+        return self._run_here(
+            context, lambda own: self._namespaces.update(own, namespace, removals, updates)
+        )
 
     def drop_namespace(self, context: Context, namespace: Namespace) -> Answer:
-        return self._run_here(context, self._namespaces.drop, namespace)
+        return self._run_here(context, lambda own: self._namespaces.drop(own, namespace))
 
     # --- reading tables and views ------------------------------------------------------------
 
@@ -196,34 +197,26 @@ class Catalog:
     def create_table(
         self, context: Context, identifier: Identifier, request: CreateTableRequest
     ) -> Answer:
-        return self._run_here(context, self._tables.create, identifier, request)
+        return self._run_here(context, lambda own: self._tables.create(own, identifier, request))
 
     def register_table(
         self, context: Context, identifier: Identifier, request: RegisterTableRequest
     ) -> Answer:
-        return self._run_here(context, self._tables.register, identifier, request)
+        return self._run_here(context, lambda own: self._tables.register(own, identifier, request))
 
     def create_view(
         self, context: Context, identifier: Identifier, request: CreateViewRequest
     ) -> Answer:
-        return self._run_here(context, self._views.create, identifier, request)
+        return self._run_here(context, lambda own: self._views.create(own, identifier, request))
 
     def register_view(
         self, context: Context, identifier: Identifier, request: RegisterViewRequest
     ) -> Answer:
-        return self._run_here(context, self._views.register, identifier, request)
+        return self._run_here(context, lambda own: self._views.register(own, identifier, request))
 
-    def _run_here(
-        self,
-        context: Context,
-        prepare: Callable[Concatenate[Operation, P], Attempt],
-        *args: P.args,
-        **kwargs: P.kwargs,
-    ) -> Answer:
+    def _run_here(self, context: Context, prepare: Callable[[Operation], Attempt]) -> Answer:
         """Run an operation on this thread, because it needs no table's queue."""
-        operation = Operation(
-            context=context, prepare=lambda operation: prepare(operation, *args, **kwargs)
-        )
+        operation = Operation(context=context, prepare=prepare)
         running = self._idempotency.join(context, operation.future)
         if running is not None:
             return running.result()
@@ -270,10 +263,9 @@ class Catalog:
             dropped.append(row)
             return NoContent()
 
-        def prepare(operation: Operation) -> Attempt:
-            return self._tables.drop(operation, identifier, answer=answer)
-
-        operation = Operation(context=context, prepare=prepare)
+        operation = Operation(
+            context=context, prepare=lambda own: self._tables.drop(own, identifier, answer=answer)
+        )
         if not purge:
             return self._submit([identifier], operation)
         answered: Future[Answer] = Future()
@@ -281,20 +273,28 @@ class Catalog:
         return self._submit([identifier], operation, answered)
 
     def unregister_table(self, context: Context, identifier: Identifier) -> Future[Answer]:
-        return self._submit_operation(self._tables.unregister, context, identifier)
+        return self._submit_operation(
+            context, identifier, lambda own: self._tables.unregister(own, identifier)
+        )
 
     def rename_table(
         self, context: Context, source: Identifier, destination: Identifier
     ) -> Future[Answer]:
-        return self._submit_operation(self._tables.rename, context, source, destination)
+        return self._submit_operation(
+            context, source, lambda own: self._tables.rename(own, source, destination)
+        )
 
     def drop_view(self, context: Context, identifier: Identifier) -> Future[Answer]:
-        return self._submit_operation(self._views.drop, context, identifier)
+        return self._submit_operation(
+            context, identifier, lambda own: self._views.drop(own, identifier)
+        )
 
     def rename_view(
         self, context: Context, source: Identifier, destination: Identifier
     ) -> Future[Answer]:
-        return self._submit_operation(self._views.rename, context, source, destination)
+        return self._submit_operation(
+            context, source, lambda own: self._views.rename(own, source, destination)
+        )
 
     def _submit_commit(
         self,
@@ -316,19 +316,10 @@ class Catalog:
         return self._submit([identifier], pending)
 
     def _submit_operation(
-        self,
-        prepare: Callable[Concatenate[Operation, Identifier, P], Attempt],
-        context: Context,
-        identifier: Identifier,
-        *args: P.args,
-        **kwargs: P.kwargs,
+        self, context: Context, identifier: Identifier, prepare: Callable[[Operation], Attempt]
     ) -> Future[Answer]:
         """Queue an operation on a table or view."""
-        operation = Operation(
-            context=context,
-            prepare=lambda operation: prepare(operation, identifier, *args, **kwargs),
-        )
-        return self._submit([identifier], operation)
+        return self._submit([identifier], Operation(context=context, prepare=prepare))
 
     def _submit(
         self,

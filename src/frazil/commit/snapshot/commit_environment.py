@@ -17,7 +17,7 @@ from frazil.db.base import Database, StreamRow
 from frazil.format.metadata.content_files import DataFile, DeleteFile
 from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.read.manifest_cache import ManifestCache, ManifestReader
-from frazil.store.object_store import Store
+from frazil.store.object_store import ObjectReader, Store
 from frazil.wire.frazil_properties import VERIFY_FILES
 
 
@@ -35,8 +35,8 @@ def no_stream(branch: str, stream_id: str) -> StreamRow | None:
 class Environment:
     """The environment of one request in one round of a commit."""
 
-    store: Store
-    """A store that also contains the unwritten files of this round."""
+    store: ObjectReader
+    """Also reads the unwritten files of this round."""
     pending: dict[str, bytes]
     """The unwritten files by location."""
     check_readable: Callable[[str], None]

@@ -15,8 +15,8 @@ from frazil.commit.snapshot.manifest_tree import AddedFiles
 from frazil.commit.snapshot.snapshot_builder import Action, FileChanges
 from frazil.commit.validate.conflict_reports import rejected
 from frazil.format.manifest.entry_fields import referenced_data_file
-from frazil.format.manifest.manifest_columns import NONE, ManifestColumns, path_hashes
-from frazil.format.manifest.manifest_fields import DELETED
+from frazil.format.manifest.manifest_columns import ManifestColumns, path_hashes
+from frazil.format.manifest.manifest_fields import DELETED, NONE
 from frazil.format.manifest.manifest_list import DATA, DELETES, ManifestFile
 from frazil.format.metadata.content_files import ContentFile, DeleteFile
 from frazil.format.metadata.table_metadata import TableMetadata

@@ -20,7 +20,8 @@ from frazil.commit.snapshot.manifest_tree import (
     schema_for_spec,
 )
 from frazil.commit.snapshot.stream_epochs import CommittedSnapshot
-from frazil.format.manifest.manifest_columns import NONE, ManifestColumns
+from frazil.format.manifest.manifest_columns import ManifestColumns
+from frazil.format.manifest.manifest_fields import NONE
 from frazil.format.metadata.content_files import ContentFile, DeleteFile
 from frazil.format.metadata.partition_spec import partition_path, partition_type
 from frazil.format.metadata.snapshot_summary import PARTITION_SUMMARY_LIMIT, Changes, SummaryBuilder

@@ -19,19 +19,26 @@ from numpy.typing import NDArray
 from frazil.format.avro.avro_codecs import decompress
 from frazil.format.avro.avro_files import MANIFEST_LIMITS, AvroFile, AvroLimits, open_avro
 from frazil.format.avro.avro_types import UnreadableAvro
+from frazil.format.manifest import manifest_list
 from frazil.format.manifest.constant_arrays import compact, constant, is_constant, own_bytes
 from frazil.format.manifest.entry_decoder import DecodedRows, decode_rows
 from frazil.format.manifest.entry_fields import (
     DeleteFields,
-    RowMetrics,
     delete_fields,
     partition_field_ids,
     partition_values,
     read_content_files,
     read_metrics,
 )
-from frazil.format.manifest.manifest_fields import ADDED, DELETED, NO_SNAPSHOT, NONE
-from frazil.format.manifest.manifest_list import DATA, DELETES, ManifestFile
+from frazil.format.manifest.manifest_fields import ADDED, DELETED, EXISTING, NO_SNAPSHOT, NONE
+from frazil.format.manifest.manifest_list import (
+    DATA,
+    DELETES,
+    ManifestFile,
+    ManifestList,
+    manifest_list_schema,
+    new_listed,
+)
 from frazil.format.metadata.content_files import (
     DATA_CONTENT,
     EQUALITY_DELETES,
@@ -39,24 +46,14 @@ from frazil.format.metadata.content_files import (
     FileMetrics,
 )
 
-__all__ = [
-    "NONE",
-    "NO_SNAPSHOT",
-    "DeleteColumns",
-    "Inherited",
-    "ManifestColumns",
-    "RowMetrics",
-    "content_files",
-    "data_files_of",
-    "decode_columns",
-    "make_columns",
-    "metrics",
-    "path_hash",
-    "path_hashes",
-]
-
 Rows = Sequence[int] | NDArray[np.int64]
 
+ROW_ARRAYS: Final = (
+    *("status", "content", "snapshot_id", "sequence_number", "file_sequence_number"),
+    *("record_count", "file_size_in_bytes", "first_row_id", "partition", "data_file_at"),
+    *("data_file_end", "first_row_id_at", "sorted_hashes", "hash_order"),
+)
+"""The fields of `ManifestColumns` that are arrays with one value for each row."""
 _HASH_BYTES: Final = 8
 _MAX_SCANNED_PAIRS: Final = 64
 _OBJECT_BYTES: Final = 120
@@ -212,18 +209,7 @@ class ManifestColumns:
     @property
     def size_bytes(self) -> int:
         """The approximate memory of the columns."""
-        arrays = (
-            *(self.status, self.content, self.snapshot_id, self.sequence_number),
-            *(self.file_sequence_number, self.record_count, self.file_size_in_bytes),
-            *(self.first_row_id, self.partition, self.data_file_at, self.data_file_end),
-            *(
-                self.first_row_id_at,
-                self.block_starts,
-                self.path_offsets,
-                self.sorted_hashes,
-                self.hash_order,
-            ),
-        )
+        arrays = [getattr(self, name) for name in (*ROW_ARRAYS, "block_starts", "path_offsets")]
         values = sum(_OBJECT_BYTES * (1 + len(values)) for values in self.partitions)
         size = sum(own_bytes(array) for array in arrays) + len(self.path_bytes) + values + 500
         if self.deletes is not None:
@@ -421,3 +407,46 @@ def _some_blocks(file: AvroFile, columns: ManifestColumns, wanted: set[int]) -> 
                 raise UnreadableAvro("the manifest is not the one that the columns are of")
             blocks[number] = block
     return blocks
+
+
+# --- manifests without a list -----------------------------------------------------------------
+
+
+def inline_manifest_list(
+    snapshot_id: int, manifests: Sequence[tuple[str, int, ManifestColumns]]
+) -> ManifestList:
+    """Return the list of a snapshot that names its manifests inline, as old version 1 writers do,
+    from the path, length and columns of each manifest.
+
+    As in Java's BaseSnapshot, such manifests have the first partition spec. Their partitions are
+    unknown, so readers assume that any partition is possible.
+    """
+    listed = tuple(_listed(snapshot_id, *manifest) for manifest in manifests)
+    return ManifestList(manifest_list_schema(1), {}, "deflate", listed)
+
+
+def _listed(snapshot_id: int, path: str, length: int, columns: ManifestColumns) -> ManifestFile:
+    files = np.bincount(columns.status, minlength=3)
+    rows = [int(columns.record_count[columns.status == status].sum()) for status in range(3)]
+    values: dict[int, Any] = {
+        manifest_list.PATH: path,
+        manifest_list.LENGTH: length,
+        manifest_list.SPEC_ID: 0,
+        manifest_list.ADDED_SNAPSHOT_ID: _added_by(columns, snapshot_id),
+        manifest_list.ADDED_FILES: int(files[ADDED]),
+        manifest_list.EXISTING_FILES: int(files[EXISTING]),
+        manifest_list.DELETED_FILES: int(files[DELETED]),
+        manifest_list.ADDED_ROWS: rows[ADDED],
+        manifest_list.EXISTING_ROWS: rows[EXISTING],
+        manifest_list.DELETED_ROWS: rows[DELETED],
+    }
+    return new_listed(values, 1, None).manifest
+
+
+def _added_by(columns: ManifestColumns, snapshot_id: int) -> int:
+    """Return the id of the snapshot that wrote the manifest, which also added or deleted its
+    files."""
+    changed = columns.snapshot_id[
+        (columns.status != EXISTING) & (columns.snapshot_id != NO_SNAPSHOT)
+    ]
+    return int(changed[0]) if len(changed) else snapshot_id

@@ -211,25 +211,15 @@ def _entry_projection(record: Record, data_file: Record) -> Projection:
 
 
 def _entry(values: Sequence[Any]) -> ManifestEntry:
-    status, snapshot_id, sequence_number, file_sequence_number, data_file = values
+    status, *numbers, data_file = values
     content, path, file_format, record_count, size, first_row_id, partition = data_file
     if status not in (EXISTING, ADDED, DELETED):
         raise UnreadableAvro(f"an entry has the unknown status {status}")
     if path is None or record_count is None or record_count < 0:
         raise UnreadableAvro("an entry has no file path or no record count")
-    return ManifestEntry(
-        status=status,
-        snapshot_id=snapshot_id,
-        sequence_number=sequence_number,
-        file_sequence_number=file_sequence_number,
-        content=content or 0,
-        file_path=path,
-        file_format=file_format,
-        record_count=record_count,
-        file_size_in_bytes=size,
-        first_row_id=first_row_id,
-        partition=() if partition is None else tuple(partition.values()),
-    )
+    described = [status, *numbers, content or 0, path, file_format, record_count, size]
+    described += [first_row_id, () if partition is None else tuple(partition.values())]
+    return ManifestEntry(*described)
 
 
 def _has_sequence_numbers(file: AvroFile) -> bool:

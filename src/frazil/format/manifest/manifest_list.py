@@ -324,6 +324,7 @@ def manifest_list_schema(format_version: int) -> RecordSchema:
 
 # --- reading ---------------------------------------------------------------------------------
 
+# In the order of the fields of `ManifestFile`.
 _READ: Final = (
     *(PATH, LENGTH, SPEC_ID, CONTENT, SEQUENCE_NUMBER, MIN_SEQUENCE_NUMBER, ADDED_SNAPSHOT_ID),
     *(ADDED_FILES, EXISTING_FILES, DELETED_FILES, ADDED_ROWS, EXISTING_ROWS, DELETED_ROWS),
@@ -347,30 +348,14 @@ def _read_manifest_file(schema: RecordSchema, raw: bytes) -> ManifestFile:
 
 
 def _manifest_file(values: list[Any], raw: bytes) -> ManifestFile:
-    path, length, spec_id, content, sequence_number, min_sequence_number, *rest = values
-    snapshot_id, added, existing, deleted, *rows, first_row_id, key_metadata = rest
+    path, length, spec_id, content, sequence_number, min_sequence_number, *rest, key = values
     if path is None or length is None or spec_id is None:
         raise UnreadableAvro("a manifest has no path, length or partition spec")
     if content not in (None, DATA, DELETES):
         raise UnreadableAvro(f"a manifest has the unknown content {content}")
-    return ManifestFile(
-        manifest_path=path,
-        manifest_length=length,
-        partition_spec_id=spec_id,
-        content=content or DATA,
-        sequence_number=sequence_number or 0,
-        min_sequence_number=min_sequence_number or 0,
-        added_snapshot_id=snapshot_id,
-        added_files_count=added,
-        existing_files_count=existing,
-        deleted_files_count=deleted,
-        added_rows_count=rows[0],
-        existing_rows_count=rows[1],
-        deleted_rows_count=rows[2],
-        first_row_id=first_row_id,
-        encrypted=bool(key_metadata),
-        raw=raw,
-    )
+    described = [path, length, spec_id, content or DATA, sequence_number or 0]
+    described += [min_sequence_number or 0, *rest, bool(key), raw]
+    return ManifestFile(*described)
 
 
 def _summary(partitions: Field, item: Mapping[str, Any]) -> PartitionSummary:

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frazil.format.manifest.constant_arrays import constant, is_constant
-from frazil.format.manifest.manifest_columns import DeleteColumns, ManifestColumns
+from frazil.format.manifest.manifest_columns import ROW_ARRAYS, DeleteColumns, ManifestColumns
 from frazil.format.pruning.metric_columns import (
     Bounds,
     Counts,
@@ -156,12 +156,6 @@ _DECODER: Final = msgspec.msgpack.Decoder(_File, ext_hook=_from_ext)
 
 # --- columns ---------------------------------------------------------------------------------
 
-_ROW_ARRAYS: Final = (
-    *("status", "content", "snapshot_id", "sequence_number", "file_sequence_number"),
-    *("record_count", "file_size_in_bytes", "first_row_id", "partition", "data_file_at"),
-    *("data_file_end", "first_row_id_at", "sorted_hashes", "hash_order"),
-)
-
 
 def columns_to_bytes(location: str, columns: ManifestColumns) -> bytes:
     """Return the file for the columns of the manifest at this location. Raises ValueError if a
@@ -200,7 +194,7 @@ def _columns(stored: _Content) -> ManifestColumns:
         block_starts=stored.any_array(members["block_starts"]),
         path_offsets=stored.array(members["path_offsets"], rows + 1),
         path_bytes=members["path_bytes"],
-        **{name: stored.array(members[name], rows) for name in _ROW_ARRAYS},
+        **{name: stored.array(members[name], rows) for name in ROW_ARRAYS},
     )
 
 

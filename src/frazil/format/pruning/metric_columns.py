@@ -17,7 +17,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -246,8 +246,6 @@ _ASKED_BYTES: Final = 3_000
 """The approximate memory of the statistics of a file as objects, and of the columns that filters
 use."""
 
-_V = TypeVar("_V")
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Counts:
@@ -434,21 +432,23 @@ class _Taken:
 # --- one file --------------------------------------------------------------------------------
 
 
-class _RowMap(Generic[_V]):
-    """One of the statistics maps of a file."""
+class _RowMap:
+    """One of the statistics maps of a file: a field of `FieldMetrics`."""
 
-    __slots__ = ("_columns", "_read", "_row")
+    __slots__ = ("_columns", "_part", "_row")
 
-    def __init__(
-        self, columns: MetricColumns, row: int, read: Callable[[FieldMetrics, int], _V | None]
-    ) -> None:
-        self._columns, self._row, self._read = columns, row, read
+    def __init__(self, columns: MetricColumns, row: int, part: str) -> None:
+        self._columns, self._row, self._part = columns, row, part
 
-    def get(self, field_id: int, /) -> _V | None:
+    def get(self, field_id: int, /) -> Any:
         located = self._columns.locate(field_id, self._row)
-        return None if located is None else self._read(*located)
+        if located is None:
+            return None
+        metrics, row = located
+        part: Counts | Bounds | None = getattr(metrics, self._part)
+        return None if part is None else part.get(row)
 
-    def items(self) -> Iterator[tuple[int, _V]]:
+    def items(self) -> Iterator[tuple[int, Any]]:
         for field_id in self._columns.field_ids:
             value = self.get(field_id)
             if value is not None:
@@ -458,56 +458,16 @@ class _RowMap(Generic[_V]):
         return sum(1 for _ in self.items())
 
 
-def _lower(metrics: FieldMetrics, row: int) -> bytes | None:
-    return None if metrics.lower is None else metrics.lower.get(row)
-
-
-def _upper(metrics: FieldMetrics, row: int) -> bytes | None:
-    return None if metrics.upper is None else metrics.upper.get(row)
-
-
-def _count(number: int) -> Callable[[FieldMetrics, int], int | None]:
-    def read(metrics: FieldMetrics, row: int) -> int | None:
-        counts = metrics.counts[number]
-        return None if counts is None else counts.get(row)
-
-    return read
-
-
-_VALUES, _NULLS, _NANS = (_count(number) for number in range(len(COUNTS)))
-
-
 class _Row:
     """The statistics of one file."""
 
-    __slots__ = ("_columns", "_row")
-
     def __init__(self, columns: MetricColumns, row: int) -> None:
-        self._columns, self._row = columns, row
-
-    @property
-    def record_count(self) -> int:
-        return int(self._columns.record_count[self._row])
-
-    @property
-    def value_counts(self) -> FieldMap[int]:
-        return _RowMap(self._columns, self._row, _VALUES)
-
-    @property
-    def null_value_counts(self) -> FieldMap[int]:
-        return _RowMap(self._columns, self._row, _NULLS)
-
-    @property
-    def nan_value_counts(self) -> FieldMap[int]:
-        return _RowMap(self._columns, self._row, _NANS)
-
-    @property
-    def lower_bounds(self) -> FieldMap[bytes]:
-        return _RowMap(self._columns, self._row, _lower)
-
-    @property
-    def upper_bounds(self) -> FieldMap[bytes]:
-        return _RowMap(self._columns, self._row, _upper)
+        self.record_count = int(columns.record_count[row])
+        self.value_counts: FieldMap[int] = _RowMap(columns, row, "value_counts")
+        self.null_value_counts: FieldMap[int] = _RowMap(columns, row, "null_value_counts")
+        self.nan_value_counts: FieldMap[int] = _RowMap(columns, row, "nan_value_counts")
+        self.lower_bounds: FieldMap[bytes] = _RowMap(columns, row, "lower")
+        self.upper_bounds: FieldMap[bytes] = _RowMap(columns, row, "upper")
 
 
 # --- making ----------------------------------------------------------------------------------
