@@ -133,11 +133,13 @@ class ManifestCache:
         else:
             self._parsed.put(f"{location}{_SUFFIXES.get(type(value), '')}", value)
 
-    def put_columns(self, location: str, length: int, columns: ManifestColumns) -> None:
-        """Cache the columns of a manifest of this length, also on disk."""
-        self._parsed.put(location, columns)
+    def put_lasting(
+        self, location: str, length: int, value: ManifestColumns | MetricColumns
+    ) -> None:
+        """Cache the columns or statistics of a manifest of this length, also on disk."""
+        self.put(location, value)
         if self._files is not None:
-            self._files.put(location, length, columns)
+            self._files.put(location, length, value)
 
     def columns_on_disk(self, location: str, length: int) -> ManifestColumns | None:
         """Return the columns that an earlier process wrote to disk, and cache them in memory."""
@@ -147,12 +149,6 @@ class ManifestCache:
         if columns is not None:
             self._parsed.put(location, columns)
         return columns
-
-    def put_metrics(self, location: str, length: int, metrics: MetricColumns) -> None:
-        """Cache the statistics of a manifest of this length, also on disk."""
-        self.put(location, metrics)
-        if self._files is not None:
-            self._files.put_metrics(location, length, metrics)
 
     def metrics_on_disk(
         self, location: str, length: int, columns: ManifestColumns
@@ -293,7 +289,7 @@ class ManifestReader:
                 return kept
             parse = partial(decode_metrics, columns=columns)
             metrics = _parsed("manifest", path, parse, self._content(path))
-            self._cache.put_metrics(path, length, metrics)
+            self._cache.put_lasting(path, length, metrics)
             return metrics
 
         if listed.encrypted:
@@ -304,8 +300,8 @@ class ManifestReader:
         """Read columns and statistics of a manifest and decompress it only once."""
         path, length = listed.manifest_path, listed.manifest_length
         columns, metrics = _parsed("manifest", path, decode_manifest, self._content(path))
-        self._cache.put_columns(path, length, columns)
-        self._cache.put_metrics(path, length, metrics)
+        self._cache.put_lasting(path, length, columns)
+        self._cache.put_lasting(path, length, metrics)
         return metrics
 
     def metrics_at_hand(self, listed: ManifestFile) -> MetricColumns | None:
@@ -368,7 +364,7 @@ class ManifestReader:
 
     def remember(self, path: str, columns: ManifestColumns, content: bytes) -> None:
         """Cache a new manifest."""
-        self._cache.put_columns(path, len(content), columns)
+        self._cache.put_lasting(path, len(content), columns)
         self._cache.put(path, content)
 
     def remember_new(self, path: str, new: NewManifest, content: bytes) -> None:
@@ -397,7 +393,7 @@ class ManifestReader:
             if kept is not None:
                 return kept
             columns = _parsed("manifest", path, decode_columns, self._content(path))
-            self._cache.put_columns(path, length, columns)
+            self._cache.put_lasting(path, length, columns)
             return columns
 
         return self._cache.once(path, ManifestColumns, read)

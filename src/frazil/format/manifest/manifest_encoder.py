@@ -19,14 +19,8 @@ from typing import Any, Final
 from uuid import UUID
 
 from frazil.format.avro.avro_schema import RecordSchema
-from frazil.format.avro.avro_types import INTS, LONGS, Field, Longs, encode_count
-from frazil.format.manifest.manifest_fields import (
-    ADDED,
-    DELETED,
-    EXISTING,
-    data_file_record,
-    partition_record,
-)
+from frazil.format.avro.avro_types import INTS, LONGS, Longs, encode_count
+from frazil.format.manifest.manifest_fields import ADDED, DELETED, EXISTING
 from frazil.format.manifest.manifest_list import DATA, DELETES
 from frazil.format.manifest.manifest_schema import (
     decimal_bytes,
@@ -115,8 +109,6 @@ class ManifestEncoder:
     """The content of the manifest: DATA or DELETES."""
     partition_type: StructType
     schema: RecordSchema = dataclass_field(repr=False)
-    partition_fields: tuple[Field, ...] = dataclass_field(repr=False)
-    """The fields of the struct `partition` in `schema`."""
     header: Mapping[str, bytes] = dataclass_field(repr=False)
     _encode: Callable[[Any], bytes] = dataclass_field(repr=False)
 
@@ -176,16 +168,12 @@ def manifest_encoder(
     if format_version == 1 and content == DELETES:
         raise ValueError("format version 1 has no delete files")
     tuple_type = partition_type(spec, schema)
-    entry_schema = manifest_schema(tuple_type, format_version)
-    partition = partition_record(data_file_record(entry_schema.record))
-    assert partition is not None
     return ManifestEncoder(
         format_version=format_version,
         spec_id=spec.spec_id,
         content=content,
         partition_type=tuple_type,
-        schema=entry_schema,
-        partition_fields=partition.fields,
+        schema=manifest_schema(tuple_type, format_version),
         header=_header(schema, spec, tuple_type, format_version, content),
         _encode=_file_encoder(tuple_type, format_version, content),
     )

@@ -491,9 +491,7 @@ def summarise(
         encode = _encoder(field.value_node)
         if encode is not None:
             try:
-                summaries.append(
-                    _field_summary([values[position] for values in partitions], encode)
-                )
+                summaries.append(field_summary([values[position] for values in partitions], encode))
             except struct.error:
                 raise UnreadableAvro(f"a value of {field.name} does not fit its type") from None
         elif wider is not None:
@@ -503,13 +501,18 @@ def summarise(
     return summaries
 
 
-def _field_summary(values: Sequence[Any], encode: Callable[[Any], bytes]) -> PartitionSummary:
+def field_summary(
+    values: Sequence[Any],
+    encode: Callable[[Any], bytes],
+    order: Callable[[Any], Any] | None = None,
+) -> PartitionSummary:
+    """Return the summary of the values of one partition field."""
     known = [value for value in values if value is not None and not _is_nan(value)]
     return PartitionSummary(
         contains_null=any(value is None for value in values),
         contains_nan=any(_is_nan(value) for value in values),
-        lower_bound=encode(_signed(min(known), -0.0)) if known else None,
-        upper_bound=encode(_signed(max(known), 0.0)) if known else None,
+        lower_bound=encode(_signed(min(known, key=order), -0.0)) if known else None,
+        upper_bound=encode(_signed(max(known, key=order), 0.0)) if known else None,
     )
 
 
