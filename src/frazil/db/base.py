@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol, TypeAlias
 
-from frazil.db.failures import Trouble
+from frazil.db.database_failures import Trouble
 from frazil.wire.errors import FrazilError
 from frazil.wire.identifiers import Identifier, Namespace
 

@@ -20,7 +20,7 @@ from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 
-from frazil.db import changes, failures, rows
+from frazil.db import changes, database_failures, rows
 from frazil.db.base import (
     Committed,
     DatabaseRefused,
@@ -474,8 +474,8 @@ def _outages_reported() -> Iterator[None]:
         raise DatabaseUnavailable(message, _trouble(error)) from error
 
 
-def _trouble(error: psycopg.Error) -> failures.Trouble:
-    return failures.of_postgres(error.sqlstate)
+def _trouble(error: psycopg.Error) -> database_failures.Trouble:
+    return database_failures.of_postgres(error.sqlstate)
 
 
 def _reason(error: BaseException) -> str:

@@ -18,7 +18,7 @@ from pathlib import Path
 from threading import Condition
 from typing import Final, TypeVar
 
-from frazil.db import changes, failures
+from frazil.db import changes, database_failures
 from frazil.db.base import (
     Committed,
     DatabaseRefused,
@@ -159,7 +159,7 @@ class SqliteDatabase(SingleStatements):
         except sqlite3.Error as error:
             statements.connection.close()
             if is_outage(error):
-                trouble = failures.of_sqlite(error)
+                trouble = database_failures.of_sqlite(error)
                 raise DatabaseUnavailable(f"SQLite could not read: {error}", trouble) from error
             raise
         if self._closed or len(self._idle) >= _MAX_IDLE_READERS:
@@ -258,7 +258,7 @@ class SqliteDatabase(SingleStatements):
             connection.execute("PRAGMA query_only = ON")
         except sqlite3.Error as error:
             message = f"SQLite could not open {self.path}: {error}"
-            raise DatabaseUnavailable(message, failures.of_sqlite(error)) from error
+            raise DatabaseUnavailable(message, database_failures.of_sqlite(error)) from error
         return SqliteStatements(connection, self._queries)
 
 

@@ -14,7 +14,7 @@ from queue import Empty, SimpleQueue
 from threading import Lock, Thread
 from typing import Any, Final, Generic, TypeVar
 
-from frazil.db import failures
+from frazil.db import database_failures
 from frazil.db.base import DatabaseUnavailable, OutcomeUnknown
 from frazil.db.sql import Parameters, QueryName, Row
 
@@ -150,7 +150,7 @@ class SqliteWriter:
             # nothing, but it may have read rows that are now undone, so its answer is not valid
             # either.
             self._disconnect()
-            trouble = failures.of_sqlite(error)
+            trouble = database_failures.of_sqlite(error)
             unknown = OutcomeUnknown(f"COMMIT failed in SQLite: {error}", trouble)
             for job, written in answered:
                 job.future.set_exception(unknown if written.keep else _unavailable(error))
@@ -160,7 +160,7 @@ class SqliteWriter:
     def _is_rolled_back_after(self, error: BaseException) -> bool:
         """Return whether the error proves that the transaction did not happen, and the connection
         is still sound: its transaction is rolled back, and it can begin another one."""
-        if self._statements is None or not failures.of_sqlite(error).proven_at_commit:
+        if self._statements is None or not database_failures.of_sqlite(error).proven_at_commit:
             return False
         connection = self._statements.connection
         try:
@@ -223,4 +223,4 @@ def _fail(jobs: list[_Job], error: Exception) -> None:
 
 def _unavailable(error: BaseException) -> DatabaseUnavailable:
     message = f"SQLite could not write: {error}; nothing was changed"
-    return DatabaseUnavailable(message, failures.of_sqlite(error))
+    return DatabaseUnavailable(message, database_failures.of_sqlite(error))

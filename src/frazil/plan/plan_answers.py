@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import repeat
 from typing import Any, Final
 
 import numpy as np
@@ -228,10 +229,8 @@ class TaskWriter:
         """Return the delete files that apply to each row of a piece."""
         index = self._deletes
         if index.is_empty:
-            return iter([()] * len(piece.rows))
-        return self._applying(piece, index)
-
-    def _applying(self, piece: Piece, index: DeleteIndex) -> Iterator[Sequence[ManifestRow]]:
+            yield from repeat((), len(piece.rows))
+            return
         columns, spec_id = piece.columns, piece.listed.partition_spec_id
         partitions = self._partition_tuples(columns, spec_id)
         numbers = columns.inherited(piece.listed).sequence_number

@@ -33,7 +33,7 @@ from frazil.wire.rest_messages import (
 )
 
 if TYPE_CHECKING:
-    from frazil.rest.app import RestApp
+    from frazil.rest.rest_app import RestApp
 
 _metrics = logging.getLogger("frazil.metrics")
 

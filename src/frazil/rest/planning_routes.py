@@ -16,7 +16,7 @@ from frazil.wire.scan_planning import (
 )
 
 if TYPE_CHECKING:
-    from frazil.rest.app import RestApp
+    from frazil.rest.rest_app import RestApp
 
 
 _EXPLAIN_HEADER = "X-Frazil-Explain"

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from frazil.plan.plan_metrics import PlanCounts
     from frazil.plan.scan_walk import Counts
     from frazil.read.counters import CacheCounts, HistogramCounts
-    from frazil.rest.app import RestApp
+    from frazil.rest.rest_app import RestApp
 
 Values = Mapping[tuple[str, ...], float]
 """The values of a metric by the values of its labels."""

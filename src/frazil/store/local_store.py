@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import TypeAlias
 
-from frazil.store import failures
+from frazil.store import store_failures
 from frazil.store.locations import parse_location
 from frazil.store.object_store import (
     ObjectExists,
@@ -432,4 +432,4 @@ def _translated(action: str, location: str) -> Iterator[None]:
 
 def _failed(action: str, location: str, error: OSError) -> StoreError:
     message = f"cannot {action} {location}: {error.strerror or error}"
-    return StoreError(message, location=location, reason=failures.of_local(error))
+    return StoreError(message, location=location, reason=store_failures.of_local(error))

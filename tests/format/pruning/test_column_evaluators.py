@@ -44,9 +44,8 @@ from tests.format.metric_worlds import ALL, FIELD_ID, Column, rows_of, tree_of
 def check(expression: Expression, rows: Sequence[RowMetrics], metrics: MetricColumns) -> None:
     may = [inclusive_metrics_evaluator(expression)(row) for row in rows]
     must = [strict_metrics_evaluator(expression)(row) for row in rows]
-    record_count = metrics.record_count
-    assert inclusive_mask(expression, metrics, record_count).tolist() == may
-    assert strict_mask(expression, metrics, record_count).tolist() == must
+    assert inclusive_mask(expression, metrics).tolist() == may
+    assert strict_mask(expression, metrics).tolist() == must
 
 
 @pytest.mark.parametrize("column", ALL.values(), ids=list(ALL))
@@ -123,7 +122,7 @@ def answers(expression: Expression, files: Sequence[RowMetrics]) -> tuple[list[b
     check(expression, files, metrics)
     return (
         inclusive_column_evaluator(expression)(metrics).tolist(),
-        strict_mask(expression, metrics, metrics.record_count).tolist(),
+        strict_mask(expression, metrics).tolist(),
     )
 
 

@@ -22,6 +22,7 @@ from frazil.commit.pipeline.clock_watch import ClockWatch
 from frazil.commit.pipeline.commit_batch import BatchTools
 from frazil.commit.pipeline.commit_loop import CommitLoop, database_unavailable
 from frazil.commit.pipeline.commit_metrics import CommitCounts, CommitMetrics
+from frazil.commit.pipeline.created_tables import TableCreation
 from frazil.commit.pipeline.health import Health
 from frazil.commit.pipeline.idempotency import Idempotency
 from frazil.commit.pipeline.pending_requests import (
@@ -32,7 +33,6 @@ from frazil.commit.pipeline.pending_requests import (
     PendingCommit,
 )
 from frazil.commit.pipeline.relation_kinds import RelationChange, TableKind, ViewKind
-from frazil.commit.pipeline.table_creation import TableCreation
 from frazil.commit.pipeline.table_queues import Pauses, QueueLimits, Queues
 from frazil.commit.snapshot.apply_request import asserts_ref, is_create, is_fine_grained
 from frazil.commit.snapshot.commit_environment import Environments

@@ -20,10 +20,10 @@ from frazil.commit.pipeline.catalog_answers import (
     TableAnswer,
     ViewAnswer,
 )
+from frazil.commit.pipeline.created_tables import TableCreation, metadata_of_create
 from frazil.commit.pipeline.idempotency import key_row
 from frazil.commit.pipeline.pending_requests import Attempt, Context, Operation
 from frazil.commit.pipeline.relation_kinds import missing
-from frazil.commit.pipeline.table_creation import TableCreation, metadata_of_create
 from frazil.commit.snapshot.commit_environment import now_ms
 from frazil.commit.snapshot.file_writer import NextFile, view_file
 from frazil.commit.snapshot.stream_epochs import branches_moved_back

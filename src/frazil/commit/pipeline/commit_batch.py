@@ -19,10 +19,10 @@ import msgspec
 
 from frazil.commit.pipeline.catalog_answers import Answer, TableAnswer, TransactionAnswer
 from frazil.commit.pipeline.clock_watch import TOLERANCE_MS, ClockWatch
+from frazil.commit.pipeline.created_tables import CreatedTable
 from frazil.commit.pipeline.idempotency import KeptCommit, commit_row, transaction_row
 from frazil.commit.pipeline.pending_requests import Attempt, Outcome, PendingCommit, Work
 from frazil.commit.pipeline.relation_kinds import RelationChange
-from frazil.commit.pipeline.table_creation import CreatedTable
 from frazil.commit.pipeline.table_queues import Pauses
 from frazil.commit.snapshot.apply_request import Applied
 from frazil.commit.snapshot.commit_environment import Environment, Environments, now_ms

@@ -97,13 +97,7 @@ def copied_rows(
     chosen = np.asarray(rows, np.int64)
     target = data_file_record(encoder.schema.record)
     source = data_file_record(file.schema.record)
-    whole = columns.inherited(listed)
-    inherited = Inherited(
-        whole.snapshot_id[chosen],
-        whole.sequence_number[chosen],
-        whole.file_sequence_number[chosen],
-        whole.first_row_id[chosen],
-    )
+    inherited = Inherited.of(chosen, columns.inherited(listed))
     own = columns.first_row_id[chosen]
     data_files = data_files_of(file, columns, chosen)
     positions = columns.first_row_id_at[chosen].astype(np.int64)
@@ -135,12 +129,7 @@ def rows_in_place(
     return CopiedRows(
         columns=columns,
         rows=rows,
-        inherited=Inherited(
-            columns.snapshot_id[rows],
-            columns.sequence_number[rows],
-            columns.file_sequence_number[rows],
-            columns.first_row_id[rows],
-        ),
+        inherited=Inherited.of(rows, columns),
         data_files=[],
         first_row_id_at=columns.first_row_id_at[rows].astype(np.int64),
         partitions=_partitions(columns, encoder),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frazil.format.avro.avro_codecs import decompress
-from frazil.format.avro.avro_files import MANIFEST_LIMITS, AvroFile, AvroLimits, open_avro
+from frazil.format.avro.avro_files import MANIFEST_LIMITS, AvroFile, open_avro
 from frazil.format.avro.avro_types import UnreadableAvro
 from frazil.format.manifest import manifest_list
 from frazil.format.manifest.constant_arrays import compact, constant, is_constant, own_bytes
@@ -80,6 +80,11 @@ class Inherited:
     sequence_number: NDArray[np.int64]
     file_sequence_number: NDArray[np.int64]
     first_row_id: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, rows: NDArray[np.int64], columns: ManifestColumns | Inherited) -> Inherited:
+        """Return the values of some rows."""
+        return cls(*(getattr(columns, own.name)[rows] for own in fields(cls)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -252,9 +257,9 @@ def _hashes(paths: Sequence[bytes]) -> NDArray[np.uint64]:
 # --- making columns --------------------------------------------------------------------------
 
 
-def decode_columns(content: bytes, limits: AvroLimits = MANIFEST_LIMITS) -> ManifestColumns:
+def decode_columns(content: bytes) -> ManifestColumns:
     """Decode the columns of a manifest. Raises UnreadableAvro."""
-    return columns_of_file(open_avro(content, limits))
+    return columns_of_file(open_avro(content, MANIFEST_LIMITS))
 
 
 def columns_of_file(file: AvroFile) -> ManifestColumns:
@@ -357,20 +362,16 @@ def data_files_of(file: AvroFile, columns: ManifestColumns, rows: Rows) -> list[
     return [block[at : at + size] for (block, at), size in zip(positions, sizes, strict=True)]
 
 
-def metrics(
-    content: bytes, columns: ManifestColumns, rows: Rows, limits: AvroLimits = MANIFEST_LIMITS
-) -> Iterator[FileMetrics]:
+def metrics(content: bytes, columns: ManifestColumns, rows: Rows) -> Iterator[FileMetrics]:
     """Read the metrics of some rows of the manifest with this content, in their order. For many
     rows `metric_decoder` is far faster."""
-    file = open_avro(content, limits)
+    file = open_avro(content, MANIFEST_LIMITS)
     return read_metrics(file.schema, row_positions(file, columns, rows))
 
 
-def content_files(
-    content: bytes, columns: ManifestColumns, rows: Rows, limits: AvroLimits = MANIFEST_LIMITS
-) -> Iterator[ContentFile]:
+def content_files(content: bytes, columns: ManifestColumns, rows: Rows) -> Iterator[ContentFile]:
     """Read some rows of the manifest as whole files. Inherited first row ids are not set."""
-    file = open_avro(content, limits)
+    file = open_avro(content, MANIFEST_LIMITS)
     tuples = [columns.partitions[index] for index in columns.partition[rows].tolist()]
     return read_content_files(file.schema, row_positions(file, columns, rows), tuples)
 

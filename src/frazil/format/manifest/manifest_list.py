@@ -18,7 +18,6 @@ from typing import Any, Final
 from frazil.format.avro.avro_files import (
     MANIFEST_LIST_LIMITS,
     AvroBlock,
-    AvroLimits,
     Projection,
     avro_block,
     open_avro,
@@ -175,9 +174,9 @@ class WrittenManifestList:
     """The number of row ids assigned to manifests that had none (version 3)."""
 
 
-def read_manifest_list(content: bytes, limits: AvroLimits = MANIFEST_LIST_LIMITS) -> ManifestList:
+def read_manifest_list(content: bytes) -> ManifestList:
     """Read a list. Raises UnreadableAvro."""
-    file = open_avro(content, limits)
+    file = open_avro(content, MANIFEST_LIST_LIMITS)
     projection = _projection(file.schema.text)
     manifests = tuple(_manifest_file(values, raw) for values, raw in file.records(projection.read))
     return ManifestList(file.schema, file.metadata, file.codec, manifests)
