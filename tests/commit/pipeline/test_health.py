@@ -11,8 +11,7 @@ from typing import cast
 
 import pytest
 
-from frazil.db.sqlite import SqliteDatabase
-from frazil.db.sqlite_writer import SqliteStatements, Written
+from frazil.db.sqlite import SqliteDatabase, SqliteStatements, Written
 from frazil.store.local_store import LocalStore
 from frazil.store.object_store import SimpleStore, StoreError
 from frazil.wire.errors import ServiceUnavailable, TooManyRequests
