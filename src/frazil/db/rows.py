@@ -64,11 +64,6 @@ def properties_text(properties: Mapping[str, str]) -> str:
     return json.dumps(properties, sort_keys=True, separators=(",", ":"))
 
 
-def properties_of(stored: str) -> dict[str, str]:
-    properties: dict[str, str] = json.loads(stored)
-    return properties
-
-
 def json_list(values: Sequence[str]) -> str:
     """Encode a list as one parameter. Both databases can read a JSON array."""
     return json.dumps(list(values), ensure_ascii=False)
@@ -117,10 +112,6 @@ def key_parameters(row: KeyRow, commit_id: str | None) -> dict[str, Any]:
         "relation_uuid": row.relation_uuid,
         "committed": row.committed,
     }
-
-
-def key_of(principal: str, key: str, row: Row) -> KeyRow:
-    return KeyRow(principal, key, *row)
 
 
 def stream_key(uuid: str, branch: str, stream_id: str) -> dict[str, Any]:
@@ -188,10 +179,6 @@ def owns_exactly(sql: Statements, relation: Relation, locations: Iterable[str]) 
     return stored == {without_slash(location) for location in locations}
 
 
-def release_locations(sql: Statements, relation: Relation) -> None:
-    sql.execute("drop_locations", {"uuid": relation.uuid})
-
-
 def claim_locations(sql: Statements, relation: Relation, locations: Iterable[str]) -> None:
     """Check and insert the locations; the caller holds the lock `hold_locations`. Raises
     Forbidden."""
@@ -240,7 +227,7 @@ class Reads(ABC):
 
     def namespace_properties(self, namespace: Namespace) -> dict[str, str] | None:
         rows = self.fetch("namespace_properties", {"namespace": namespace_key(namespace)})
-        return properties_of(rows[0][0]) if rows else None
+        return json.loads(rows[0][0]) if rows else None
 
     def list_namespaces(
         self, parent: Namespace, after: str | None, limit: int | None
@@ -287,7 +274,7 @@ class Reads(ABC):
                 "idempotency_key": text(key, "Idempotency-Key"),
             },
         )
-        return key_of(principal, key, rows[0]) if rows else None
+        return KeyRow(principal, key, *rows[0]) if rows else None
 
     def stream(self, uuid: str, branch: str, stream_id: str) -> StreamRow | None:
         rows = self.fetch("stream", stream_key(uuid, branch, stream_id))

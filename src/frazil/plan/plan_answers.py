@@ -21,7 +21,6 @@ from frazil.format.expr.expression_binding import (
     BoundPredicate,
     BoundSetPredicate,
     BoundTransform,
-    BoundUnaryPredicate,
 )
 from frazil.format.manifest.entry_fields import read_content_files
 from frazil.format.manifest.manifest_columns import ManifestColumns, metrics, row_positions
@@ -32,7 +31,6 @@ from frazil.format.metadata.content_files import (
     EQUALITY_DELETES,
     POSITION_DELETES,
     ContentFile,
-    DataFile,
     DeleteFile,
     FieldMap,
     FileMetrics,
@@ -79,7 +77,7 @@ def _unbound(expression: Expression, schema: Schema) -> Expression:
     if isinstance(expression, And | Or):
         join = all_of if isinstance(expression, And) else any_of
         return join(*(_unbound(operand, schema) for operand in expression.operands))
-    if isinstance(expression, BoundUnaryPredicate | BoundLiteralPredicate | BoundSetPredicate):
+    if isinstance(expression, BoundPredicate):
         return Predicate(expression.operation, _term(expression, schema), _values(expression))
     raise TypeError(f"{type(expression).__name__} is not a bound expression")
 
@@ -286,7 +284,7 @@ class TaskWriter:
     def _file_document(self, file: ContentFile, spec_id: int) -> dict[str, Any]:
         document: dict[str, Any] = {
             "spec-id": spec_id,
-            "content": _CONTENTS[_content_of(file)],
+            "content": _CONTENTS[file.content if isinstance(file, DeleteFile) else DATA_CONTENT],
             "file-path": file.file_path,
             "file-format": file.file_format.lower(),
             "partition": self._partition(file.partition, spec_id),
@@ -332,10 +330,6 @@ def _partition_value(kind: Type, value: Any) -> Any:
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     # The type of a dropped column is unknown, so its value cannot be read.
     return None if value is None or kind.type_id is TypeId.UNKNOWN else to_json(kind, value)
-
-
-def _content_of(file: ContentFile) -> int:
-    return file.content if isinstance(file, DataFile | DeleteFile) else DATA_CONTENT
 
 
 def _delete_fields(file: DeleteFile) -> dict[str, Any]:

@@ -21,15 +21,13 @@ from numpy.typing import NDArray
 
 from frazil.format.avro.avro_schema import RecordSchema
 from frazil.format.expr.expression_binding import (
-    BoundLiteralPredicate,
-    BoundSetPredicate,
+    BoundPredicate,
     BoundTerm,
-    BoundUnaryPredicate,
     bind,
 )
 from frazil.format.expr.projection import inclusive_projection, strict_projection
 from frazil.format.manifest.manifest_columns import ManifestColumns
-from frazil.format.manifest.manifest_list import ManifestFile, partition_summaries
+from frazil.format.manifest.manifest_list import ManifestFile, is_nan, partition_summaries
 from frazil.format.metadata.partition_spec import PartitionSpec
 from frazil.format.metadata.schema import Schema
 from frazil.format.metadata.table_metadata import TableMetadata
@@ -42,7 +40,6 @@ from frazil.format.pruning.column_evaluators import (
 from frazil.format.pruning.evaluators import (
     Evaluator,
     Summaries,
-    is_nan,
     manifest_evaluator,
     partition_evaluator,
     residual_evaluator,
@@ -377,7 +374,7 @@ def bound_terms(expression: Expression) -> Iterator[BoundTerm]:
     if isinstance(expression, And | Or):
         for operand in expression.operands:
             yield from bound_terms(operand)
-    elif isinstance(expression, BoundUnaryPredicate | BoundLiteralPredicate | BoundSetPredicate):
+    elif isinstance(expression, BoundPredicate):
         yield expression.term
 
 

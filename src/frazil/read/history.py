@@ -243,7 +243,7 @@ class PathSet:
         return np.flatnonzero(wanted[at] == own)
 
 
-class RowMetrics:
+class ChosenMetrics:
     """Reads the metrics of chosen rows. Each manifest is read once, on demand."""
 
     def __init__(

@@ -183,21 +183,21 @@ class ManifestCache:
                 mine: Future[Any] = Future()
                 self._under_way[key] = mine
         if others is not None:
-            return make() if others.exception() is not None else _made(others, kind)
+            return make() if others.exception() is not None else _result(others, kind)
         try:
-            made = make()
+            value = make()
         except BaseException as error:
             mine.set_exception(error)
             raise
         else:
-            mine.set_result(made)
-            return made
+            mine.set_result(value)
+            return value
         finally:
             with self._lock:
                 del self._under_way[key]
 
 
-def _made(future: Future[Any], kind: type[T]) -> T:
+def _result(future: Future[Any], kind: type[T]) -> T:
     result = future.result()
     assert isinstance(result, kind)
     return result

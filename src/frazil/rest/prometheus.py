@@ -244,14 +244,14 @@ def _process_metrics(local_files: Mapping[str, str]) -> Iterator[Metric]:
 
 
 def _counter(name: str, text: str, values: Values, labels: tuple[str, ...] = ()) -> Metric:
-    family = CounterMetricFamily(name, text, labels=labels)
-    for key, value in values.items():
-        family.add_metric(key, value)
-    return family
+    return _filled(CounterMetricFamily(name, text, labels=labels), values)
 
 
 def _gauge(name: str, text: str, values: Values, labels: tuple[str, ...] = ()) -> Metric:
-    family = GaugeMetricFamily(name, text, labels=labels)
+    return _filled(GaugeMetricFamily(name, text, labels=labels), values)
+
+
+def _filled(family: CounterMetricFamily | GaugeMetricFamily, values: Values) -> Metric:
     for key, value in values.items():
         family.add_metric(key, value)
     return family

@@ -116,7 +116,7 @@ class Batch:
             self._head(identifier, row)
             for identifier, row in zip(self.identifiers, rows, strict=True)
         ]
-        times_ms = [self._time_ms(head) for head in heads]
+        times_ms = [0 if head.base is None else self._kind.time_ms(head.base) for head in heads]
         ahead_ms = max(times_ms) - now_ms()
         if ahead_ms > TOLERANCE_MS or self._tools.clock.tables_ahead:
             self._tools.clock.saw_tables(zip(self.identifiers, times_ms, strict=True))
@@ -154,9 +154,6 @@ class Batch:
         streams = Streams(table_uuid, self._tools.database.stream)
         environment = self._tools.environments.round(table_uuid, streams)
         return _Head(identifier, row, base, base, environment, streams)
-
-    def _time_ms(self, head: _Head) -> int:
-        return 0 if head.base is None else self._kind.time_ms(head.base)
 
     # --- judge -------------------------------------------------------------------------------
 

@@ -67,9 +67,6 @@ class Environment:
         """Return the environment of another request in the same round."""
         return replace(self, commit_uuid=commit_uuid, now_ms=time_ms)
 
-    def with_summary(self, summary: tuple[tuple[str, str], ...]) -> Environment:
-        return replace(self, summary=summary) if summary else self
-
 
 class Environments:
     """Creates the environment of each round."""

@@ -42,7 +42,7 @@ from frazil.format.manifest.manifest_list import DATA, DELETES, may_have_live
 from frazil.format.metadata.content_files import DeleteFile
 from frazil.read.delete_index import DeleteIndex, IndexedDataFile
 from frazil.read.filters import PartitionSet, bound_filter, every_row, partitions_of
-from frazil.read.history import RowMetrics, UnknownHistory, live_rows
+from frazil.read.history import ChosenMetrics, UnknownHistory, live_rows
 from frazil.read.manifest_cache import ManifestReader
 from frazil.read.manifest_row import ManifestRow
 from frazil.wire.conflicts import Conflict, ConflictClause
@@ -229,7 +229,7 @@ def _deletes_by_data_file(
         return {}
     number = changes.sequence_number(base)
     equality = [entry for entry in deletes if entry.is_equality_delete]
-    delete_metrics = RowMetrics(
+    delete_metrics = ChosenMetrics(
         changes.reader, ((entry.listed, entry.columns, entry.row) for entry in equality)
     )
     index = DeleteIndex(
@@ -239,7 +239,7 @@ def _deletes_by_data_file(
         allow_replaced_vectors=True,
     )
     rows = _data_file_rows(changes, paths, base) if index.needs_partitions else {}
-    metrics = RowMetrics(
+    metrics = ChosenMetrics(
         changes.reader, ((row.listed, row.columns, row.row) for row in rows.values())
     )
     deleted: dict[str, list[ManifestRow]] = {}
@@ -255,7 +255,7 @@ def _deletes_by_data_file(
 
 
 def _data_file(
-    changes: BranchChanges, path: str, row: ManifestRow, number: int, metrics: RowMetrics
+    changes: BranchChanges, path: str, row: ManifestRow, number: int, metrics: ChosenMetrics
 ) -> IndexedDataFile:
     spec = changes.scope.metadata.spec(row.spec_id)
     tuples = row.columns.partitions if spec is None else partitions_of(row.columns, spec)

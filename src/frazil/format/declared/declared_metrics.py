@@ -301,7 +301,8 @@ class Columns:
         for schema in (*sorted(schemas, key=lambda schema: schema.schema_id), current):
             for field_id, field in schema.fields_by_id.items():
                 self._types[field_id] = schema.full_names[field_id], field.type
-        self.required_ids = frozenset(_required_ids(current))
+        required = [field.field_id for field in current.struct.fields if field.required]
+        self.required_ids = frozenset(required)
         """The required top-level columns. A nested column is null if its parent is."""
 
     def check(self, name: str, field_ids: Sequence[int]) -> None:
@@ -315,10 +316,6 @@ class Columns:
     def shown(self, field_id: int) -> str:
         name, type_ = self._types.get(field_id, ("reserved", UNKNOWN))
         return f"field {field_id} ({name}, {type_})"
-
-
-def _required_ids(schema: Schema) -> list[int]:
-    return [field.field_id for field in schema.struct.fields if field.required]
 
 
 @lru_cache(maxsize=64)

@@ -23,8 +23,8 @@ from frazil.format.manifest import manifest_list
 from frazil.format.manifest.constant_arrays import compact, constant, is_constant, own_bytes
 from frazil.format.manifest.entry_decoder import DecodedRows, decode_rows
 from frazil.format.manifest.entry_fields import (
-    DeleteFields,
-    delete_fields,
+    DeleteColumns,
+    delete_columns,
     partition_field_ids,
     partition_values,
     read_content_files,
@@ -58,18 +58,6 @@ _HASH_BYTES: Final = 8
 _MAX_SCANNED_PAIRS: Final = 64
 _OBJECT_BYTES: Final = 120
 """The approximate memory of a value outside of the arrays."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class DeleteColumns:
-    """The columns that only delete files have."""
-
-    content_offset: NDArray[np.int64]
-    content_size_in_bytes: NDArray[np.int64]
-    referenced_data_file: tuple[str | None, ...]
-    """The field, or the one file that the bounds of `file_path` name (Java's
-    ContentFileUtil.referencedDataFile)."""
-    equality_ids: tuple[tuple[int, ...] | None, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -164,7 +152,7 @@ class ManifestColumns:
             # Most commits look for one path in small manifests, where calls to numpy would
             # dominate.
             mine = own.tolist()
-            return np.array([at for at, one in enumerate(hashes.tolist()) if one in mine], np.int64)
+            return np.array([at for at, key in enumerate(hashes.tolist()) if key in mine], np.int64)
         if len(own) < len(hashes) and bool((hashes[:-1] < hashes[1:]).all()):
             positions = np.searchsorted(hashes, own)
             positions[positions == len(hashes)] = 0
@@ -237,15 +225,12 @@ def _or(own: NDArray[np.int64], missing: int, value: int | None) -> NDArray[np.i
 @lru_cache(maxsize=1 << 14)
 def path_hash(path: str) -> int:
     """Return a 64-bit hash of a path. It must never change, because the disk cache contains it."""
-    return int.from_bytes(_digest(path.encode()), "little")
+    digest = hashlib.blake2b(path.encode(), digest_size=_HASH_BYTES).digest()
+    return int.from_bytes(digest, "little")
 
 
 def path_hashes(paths: Iterable[str]) -> NDArray[np.uint64]:
     return _hashes([path.encode() for path in paths])
-
-
-def _digest(path: bytes) -> bytes:
-    return hashlib.blake2b(path, digest_size=_HASH_BYTES).digest()
 
 
 def _hashes(paths: Sequence[bytes]) -> NDArray[np.uint64]:
@@ -274,7 +259,7 @@ def columns_of_file(file: AvroFile) -> ManifestColumns:
         content_kind=DELETES if has_deletes else DATA,
         partition_field_ids=partition_field_ids(file.schema),
         partitions=partition_values(file.schema, rows.partitions),
-        deletes=delete_fields(file, rows) if has_deletes else None,
+        deletes=delete_columns(file, rows) if has_deletes else None,
     )
 
 
@@ -284,7 +269,7 @@ def make_columns(
     content_kind: int,
     partition_field_ids: tuple[int, ...],
     partitions: tuple[tuple[Any, ...], ...],
-    deletes: DeleteFields | None,
+    deletes: DeleteColumns | None,
     hashes: NDArray[np.uint64] | None = None,
 ) -> ManifestColumns:
     """Build the columns of valid rows. The path hashes are computed unless the caller passes
@@ -307,7 +292,7 @@ def make_columns(
         partition_field_ids=partition_field_ids,
         partitions=partitions,
         partition=compact(rows.partition.astype(np.int32)),
-        deletes=None if deletes is None else _delete_columns(deletes),
+        deletes=deletes,
         data_file_at=rows.data_file_at.astype(np.uint32),
         data_file_end=rows.data_file_end.astype(np.uint32),
         first_row_id_at=_row_id_at(rows, content_kind),
@@ -323,15 +308,6 @@ def _row_id_at(rows: DecodedRows, content_kind: int) -> NDArray[np.int32]:
     if content_kind == DATA:
         return compact(rows.first_row_id_at.astype(np.int32))
     return constant(NONE, len(rows.status), np.int32)
-
-
-def _delete_columns(fields: DeleteFields) -> DeleteColumns:
-    return DeleteColumns(
-        np.array(fields.content_offset, np.int64),
-        np.array(fields.content_size_in_bytes, np.int64),
-        tuple(fields.referenced_data_file),
-        tuple(fields.equality_ids),
-    )
 
 
 def _check(rows: DecodedRows) -> None:

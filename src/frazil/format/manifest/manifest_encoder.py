@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from functools import lru_cache
 from typing import Any, Final
-from uuid import UUID
 
 from frazil.format.avro.avro_schema import RecordSchema
 from frazil.format.avro.avro_types import INTS, LONGS, Longs, encode_count
@@ -207,10 +206,6 @@ def _optional_long(value: int | None) -> bytes:
     return _NULL if value is None else _SOME + LONGS[value]
 
 
-def _optional_bytes(value: bytes | None) -> bytes:
-    return _NULL if value is None else _SOME + LONGS[len(value)] + value
-
-
 def _sized(value: bytes) -> bytes:
     return LONGS[len(value)] + value
 
@@ -250,7 +245,7 @@ def _file_encoder(
                 encode_count_map(file.nan_value_counts),
                 encode_bound_map(file.lower_bounds),
                 encode_bound_map(file.upper_bounds),
-                _NULL if key is None else _optional_bytes(key),
+                _NULL if key is None else _SOME + _sized(key),
                 _NULL if offsets is None else _array(offsets, longs),
                 tail(file),
             )
@@ -406,14 +401,6 @@ def _boolean(value: Any) -> bytes:
     return b"\x01" if value else b"\x00"
 
 
-def _text(value: str) -> bytes:
-    return _sized(value.encode())
-
-
-def _uuid(value: UUID) -> bytes:
-    return value.bytes
-
-
 _VALUE_ENCODERS: Final[Mapping[TypeId, Callable[[Any], bytes]]] = {
     TypeId.BOOLEAN: _boolean,
     TypeId.INT: INTS.__getitem__,
@@ -426,8 +413,8 @@ _VALUE_ENCODERS: Final[Mapping[TypeId, Callable[[Any], bytes]]] = {
     TypeId.TIMESTAMPTZ_NS: LONGS.__getitem__,
     TypeId.FLOAT: struct.Struct("<f").pack,
     TypeId.DOUBLE: struct.Struct("<d").pack,
-    TypeId.STRING: _text,
-    TypeId.UUID: _uuid,
+    TypeId.STRING: lambda value: _sized(value.encode()),
+    TypeId.UUID: lambda value: value.bytes,
     TypeId.BINARY: _sized,
     TypeId.GEOMETRY: _sized,
     TypeId.GEOGRAPHY: _sized,

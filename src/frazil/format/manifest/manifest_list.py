@@ -506,16 +506,16 @@ def field_summary(
     order: Callable[[Any], Any] | None = None,
 ) -> PartitionSummary:
     """Return the summary of the values of one partition field."""
-    known = [value for value in values if value is not None and not _is_nan(value)]
+    known = [value for value in values if value is not None and not is_nan(value)]
     return PartitionSummary(
         contains_null=any(value is None for value in values),
-        contains_nan=any(_is_nan(value) for value in values),
+        contains_nan=any(is_nan(value) for value in values),
         lower_bound=encode(_signed(min(known, key=order), -0.0)) if known else None,
         upper_bound=encode(_signed(max(known, key=order), 0.0)) if known else None,
     )
 
 
-def _is_nan(value: Any) -> bool:
+def is_nan(value: Any) -> bool:
     return isinstance(value, float) and math.isnan(value)
 
 

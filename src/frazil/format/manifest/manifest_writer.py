@@ -291,7 +291,11 @@ class RollingManifestWriter:
             own, snapshot, number, file_number = key
             try:
                 known[key] = self._encoder.entry(
-                    own, _given(snapshot, NO_SNAPSHOT), _given(number), _given(file_number), b""
+                    own,
+                    _or_none(snapshot, NO_SNAPSHOT),
+                    _or_none(number),
+                    _or_none(file_number),
+                    b"",
                 )
             except ValueError as error:
                 raise UnreadableAvro(f"an entry cannot be carried over: {error}") from None
@@ -329,7 +333,7 @@ class RollingManifestWriter:
         self._open = None
 
 
-def _given(value: int, missing: int = NONE) -> int | None:
+def _or_none(value: int, missing: int = NONE) -> int | None:
     return None if value == missing else value
 
 

@@ -23,7 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frazil.format.manifest.constant_arrays import constant, is_constant
-from frazil.format.manifest.manifest_columns import ROW_ARRAYS, DeleteColumns, ManifestColumns
+from frazil.format.manifest.entry_fields import DeleteColumns
+from frazil.format.manifest.manifest_columns import ROW_ARRAYS, ManifestColumns
 from frazil.format.pruning.metric_columns import (
     Bounds,
     Counts,

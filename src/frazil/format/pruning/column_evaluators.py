@@ -120,7 +120,7 @@ def _masks(expression: Expression, predicate: Callable[[BoundPredicate], _Masks]
     if isinstance(expression, And | Or):
         operands = [_masks(operand, predicate) for operand in expression.operands]
         return _joined(operands, settled=isinstance(expression, Or))
-    if isinstance(expression, BoundUnaryPredicate | BoundLiteralPredicate | BoundSetPredicate):
+    if isinstance(expression, BoundPredicate):
         return predicate(expression)
     raise TypeError(f"{type(expression).__name__} is not a bound expression without negations")
 

@@ -215,9 +215,9 @@ def make_bounds(
 ) -> Bounds:
     """Return the densest form of bounds. They are given by their words as little-endian numbers,
     padded with zeros. A missing bound has only zeros and the length 0."""
-    told = lengths if present is None else lengths[present]
-    width = int(told[0]) if len(told) else 0
-    if width in NUMBER_WIDTHS and bool((told == width).all()):
+    known = lengths if present is None else lengths[present]
+    width = int(known[0]) if len(known) else 0
+    if width in NUMBER_WIDTHS and bool((known == width).all()):
         return NumberBounds(compact(first.astype(NUMBER_WIDTHS[width])), present)
     rows = len(first)
     longest = int(lengths.max()) if rows else 0
@@ -242,7 +242,7 @@ BOUNDS: Final = ("lower_bounds", "upper_bounds")
 _OBJECT_BYTES: Final = 64
 """The memory of a small object in addition to its arrays."""
 _FILE_BYTES: Final = 2_000
-_ASKED_BYTES: Final = 3_000
+_USED_COLUMNS_BYTES: Final = 3_000
 """The approximate memory of the statistics of a file as objects, and of the columns that filters
 use."""
 
@@ -415,15 +415,15 @@ class _Taken:
 
     def __init__(self, whole: MetricColumns, rows: Rows) -> None:
         self._whole, self._rows = whole, rows
-        self._made: dict[int, FieldMetrics] = {}
+        self._columns_by_id: dict[int, FieldMetrics] = {}
 
     def get(self, field_id: int, /) -> FieldMetrics | None:
-        if field_id not in self._made:
+        if field_id not in self._columns_by_id:
             metrics = self._whole.field(field_id)
             if metrics is None:
                 return None
-            self._made[field_id] = metrics.take(self._rows)
-        return self._made[field_id]
+            self._columns_by_id[field_id] = metrics.take(self._rows)
+        return self._columns_by_id[field_id]
 
     def __iter__(self) -> Iterator[int]:
         return iter(self._whole.field_ids)
@@ -500,13 +500,13 @@ class FieldsOfFiles:
 
     def __init__(self, files: Sequence[FileMetrics], record_count: NDArray[np.int64]) -> None:
         self._files, self._record_count = files, record_count
-        self._made: dict[int, FieldMetrics] = {}
-        self.size_bytes = len(files) * _FILE_BYTES + _ASKED_BYTES
+        self._columns_by_id: dict[int, FieldMetrics] = {}
+        self.size_bytes = len(files) * _FILE_BYTES + _USED_COLUMNS_BYTES
 
     def get(self, field_id: int, /) -> FieldMetrics | None:
-        if field_id not in self._made:
-            self._made[field_id] = self._field(field_id)
-        return self._made[field_id]
+        if field_id not in self._columns_by_id:
+            self._columns_by_id[field_id] = self._field(field_id)
+        return self._columns_by_id[field_id]
 
     def __iter__(self) -> Iterator[int]:
         maps = (getattr(file, name) for file in self._files for name in (*BOUNDS, *COUNTS))
