@@ -26,12 +26,11 @@ from frazil.db.base import (
     DatabaseRefused,
     DatabaseUnavailable,
     OutcomeUnknown,
-    Session,
     SwapLost,
     Transaction,
     TransactionOutcome,
 )
-from frazil.db.rows import Reads, SingleStatements
+from frazil.db.rows import Database, Session
 from frazil.db.sql import Parameters, QueryName, Row, migrate, migrations, queries
 
 T = TypeVar("T")
@@ -229,7 +228,7 @@ class PostgresStatements:
         return self.connection.info.transaction_status != TransactionStatus.UNKNOWN
 
 
-class PostgresDatabase(SingleStatements):
+class PostgresDatabase(Database):
     """Implements `Database` with psycopg 3."""
 
     def __init__(self, url: str, pool_size: int = _POOL_SIZE) -> None:
@@ -369,7 +368,7 @@ class PostgresDatabase(SingleStatements):
         return connection
 
 
-class _PostgresSession(Reads):
+class _PostgresSession(Session):
     """Holds the locks of some rows. A SAVEPOINT keeps them if a transaction does not commit."""
 
     def __init__(self, sql: PostgresStatements) -> None:

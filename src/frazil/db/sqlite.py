@@ -27,11 +27,10 @@ from frazil.db.base import (
     DatabaseRefused,
     DatabaseUnavailable,
     OutcomeUnknown,
-    Session,
     Transaction,
     TransactionOutcome,
 )
-from frazil.db.rows import Reads, SingleStatements
+from frazil.db.rows import Database, Session
 from frazil.db.sql import Parameters, QueryName, Row, migrate, migrations, queries
 
 T = TypeVar("T")
@@ -327,7 +326,7 @@ def _unavailable(error: BaseException) -> DatabaseUnavailable:
 # --- the database ----------------------------------------------------------------------------
 
 
-class SqliteDatabase(SingleStatements):
+class SqliteDatabase(Database):
     """Implements `Database` with sqlite3."""
 
     def __init__(self, path: Path | str, file_wait_s: float = _FILE_WAIT_S) -> None:
@@ -479,7 +478,7 @@ class SqliteDatabase(SingleStatements):
         return SqliteStatements(connection, self._queries)
 
 
-class _SqliteSession(Reads):
+class _SqliteSession(Session):
     """Holds the locks of some rows; others wait for them in `SqliteDatabase.commit`."""
 
     def __init__(self, database: SqliteDatabase, locks: RowLocks, held: frozenset[str]) -> None:

@@ -24,6 +24,7 @@ from frazil.store.object_store import (
     ObjectInfo,
     ObjectMissing,
     ObjectTooLarge,
+    Store,
     StoreError,
     check_range,
 )
@@ -43,7 +44,7 @@ _NewFile: TypeAlias = tuple[str, str, Sequence[bytes]]
 """The name of a file in its folder, its location and its content."""
 
 
-class LocalStore:
+class LocalStore(Store):
     """Implements `Store` for `file:` locations and plain absolute paths."""
 
     def __init__(self) -> None:
@@ -174,9 +175,6 @@ class LocalStore:
         for location in locations:
             with _translated("make the folder", location):
                 self._make_folder(_local_path(location))
-
-    def close(self) -> None:
-        """Do nothing: no file stays open between calls."""
 
     @contextmanager
     def _opened_folder(self, folder: str) -> Iterator[int]:

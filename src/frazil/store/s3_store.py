@@ -27,7 +27,7 @@ from frazil.store.object_store import (
     ObjectInfo,
     ObjectMissing,
     ObjectTooLarge,
-    SimpleStore,
+    Store,
     StoreError,
     check_range,
 )
@@ -62,7 +62,7 @@ class _Bucket:
     our own object and report that it exists. Here every attempt is counted."""
 
 
-class S3Store(SimpleStore):
+class S3Store(Store):
     """Implements `Store` for `s3:`, `s3a:` and `s3n:` locations."""
 
     def __init__(

@@ -38,7 +38,8 @@ from frazil.commit.snapshot.apply_request import asserts_ref, is_create, is_fine
 from frazil.commit.snapshot.commit_environment import Environments
 from frazil.commit.snapshot.file_writer import FileWriter
 from frazil.commit.snapshot.table_locations import TableLocations
-from frazil.db.base import Database, DatabaseUnavailable, Kind, Relation
+from frazil.db.base import DatabaseUnavailable, Kind, Relation
+from frazil.db.rows import Database
 from frazil.read.counters import CacheCounts
 from frazil.read.manifest_cache import ManifestCache, ManifestReader
 from frazil.read.metadata_cache import MetadataCache

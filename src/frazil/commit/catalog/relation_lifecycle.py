@@ -31,7 +31,6 @@ from frazil.commit.snapshot.table_locations import TableLocations, check_uuid, r
 from frazil.db.base import (
     Change,
     CreateRelation,
-    Database,
     DropRelation,
     EventRow,
     KeyRow,
@@ -40,6 +39,7 @@ from frazil.db.base import (
     SwapRelation,
 )
 from frazil.db.changes import name_taken
+from frazil.db.rows import Database
 from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.format.metadata.view_builder import new_view
 from frazil.format.metadata.view_metadata import ViewMetadata

@@ -31,13 +31,13 @@ from frazil.commit.snapshot.stream_epochs import Streams, committed_json
 from frazil.db.base import (
     Change,
     CreateRelation,
-    Database,
     EventRow,
     KeyRow,
     Relation,
     SwapRelation,
     Transaction,
 )
+from frazil.db.rows import Database
 from frazil.wire.errors import CommitFailed, FrazilError
 from frazil.wire.identifiers import Identifier
 

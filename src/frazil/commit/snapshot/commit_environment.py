@@ -13,7 +13,8 @@ from frazil.commit.snapshot.file_verification import verify_files
 from frazil.commit.snapshot.file_writer import PendingStore
 from frazil.commit.snapshot.stream_epochs import LoadStream
 from frazil.commit.snapshot.table_locations import OwnFolders, TableLocations, check_paths
-from frazil.db.base import Database, StreamRow
+from frazil.db.base import StreamRow
+from frazil.db.rows import Database
 from frazil.format.metadata.content_files import DataFile, DeleteFile
 from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.read.manifest_cache import ManifestCache, ManifestReader
