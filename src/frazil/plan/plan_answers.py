@@ -191,7 +191,7 @@ class TaskWriter:
     def _from_columns(self, piece: Piece, spec_id: int) -> Iterator[dict[str, Any]]:
         columns, rows = piece.columns, piece.rows
         reading = self._reader.reading(piece.listed)
-        tuples = self._partition_tuples(columns, spec_id)
+        tuples = partitions_of(columns, self._scan.metadata.spec(spec_id))
         partitions: dict[int, list[Any]] = {}
         for row, path, size, count, of_row in zip(
             rows.tolist(),
@@ -230,7 +230,7 @@ class TaskWriter:
             yield from repeat((), len(piece.rows))
             return
         columns, spec_id = piece.columns, piece.listed.partition_spec_id
-        partitions = self._partition_tuples(columns, spec_id)
+        partitions = partitions_of(columns, self._scan.metadata.spec(spec_id))
         numbers = columns.inherited(piece.listed).sequence_number
         for row in piece.rows.tolist():
             yield index.for_data_file(
@@ -269,17 +269,10 @@ class TaskWriter:
         self, listed: ManifestFile, columns: ManifestColumns, rows: Rows, stats: bool
     ) -> Iterator[ContentFile]:
         opened = open_avro(self._reader.content(listed), MANIFEST_LIMITS)
-        distinct = self._partition_tuples(columns, listed.partition_spec_id)
+        distinct = partitions_of(columns, self._scan.metadata.spec(listed.partition_spec_id))
         tuples = [distinct[index] for index in columns.partition[rows].tolist()]
         positions = row_positions(opened, columns, rows)
         return read_content_files(opened.schema, positions, tuples, metrics=stats)
-
-    def _partition_tuples(
-        self, columns: ManifestColumns, spec_id: int
-    ) -> Sequence[tuple[Any, ...]]:
-        """Return the distinct partitions of a manifest in the order of the spec's fields."""
-        spec = self._scan.metadata.spec(spec_id)
-        return columns.partitions if spec is None else partitions_of(columns, spec)
 
     def _file_document(self, file: ContentFile, spec_id: int) -> dict[str, Any]:
         document: dict[str, Any] = {

@@ -180,7 +180,7 @@ class _PartitionKeys:
         if known is None:
             spec = self._specs.get(entry.spec_id)
             columns = entry.columns
-            ordered = columns.partitions if spec is None else partitions_of(columns, spec)
+            ordered = partitions_of(columns, spec)
             known = columns, [comparable_partition(partition) for partition in ordered]
             self._known[id(entry.columns)] = known
         return entry.spec_id, known[1][int(entry.columns.partition[entry.row])]

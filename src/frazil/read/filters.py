@@ -67,11 +67,16 @@ _SHOWN_CHARACTERS: Final = 300
 _SHOWN_PARTITIONS: Final = 10
 
 
-def partitions_of(columns: ManifestColumns, spec: PartitionSpec) -> Sequence[tuple[Any, ...]]:
+def partitions_of(
+    columns: ManifestColumns, spec: PartitionSpec | None
+) -> Sequence[tuple[Any, ...]]:
     """Return the distinct partitions of a manifest, in the order of the spec's fields.
 
-    A manifest has an order of its own and may lack fields.
+    A manifest has an order of its own and may lack fields. The order is kept if the table no longer
+    has the spec.
     """
+    if spec is None:
+        return columns.partitions
     wanted = tuple(part.field_id for part in spec.fields)
     if columns.partition_field_ids == wanted:
         return columns.partitions
@@ -121,7 +126,7 @@ class PartitionSet:
         """Return for each distinct partition of a manifest whether it is in the set."""
         spec = self._specs.get(spec_id)
         wanted = self._partitions.get(spec_id, set())
-        partitions = columns.partitions if spec is None else partitions_of(columns, spec)
+        partitions = partitions_of(columns, spec)
         return _each(lambda partition: comparable_partition(partition) in wanted, partitions)
 
     def rows_that_may_match(

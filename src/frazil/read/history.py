@@ -205,7 +205,7 @@ def _live_manifests(
         for manifest in reader.manifest_list(snapshot).manifests
         if manifest.content == content and may_have_live(manifest)
     ]
-    return zip(listed, reader.columns_of(listed), strict=True)
+    return reader.with_columns(listed)
 
 
 class PathSet:

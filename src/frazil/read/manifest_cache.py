@@ -259,6 +259,12 @@ class ManifestReader:
         with ThreadPoolExecutor(min(_READERS, len(unknown)), "frazil-manifests") as pool:
             return list(pool.map(self.columns, listed))
 
+    def with_columns(
+        self, listed: Sequence[ManifestFile]
+    ) -> list[tuple[ManifestFile, ManifestColumns]]:
+        """Return the manifests with their columns."""
+        return list(zip(listed, self.columns_of(listed), strict=True))
+
     def reading(self, listed: ManifestFile) -> ReadingColumns:
         """Return the reading columns of a manifest. Its rows are those of its columns."""
         path = listed.manifest_path
@@ -346,7 +352,7 @@ class ManifestReader:
             if new is not None:
                 kept[manifest.manifest_path] = new
         others = [manifest for manifest in listed if manifest.manifest_path not in kept]
-        for manifest, columns in zip(others, self.columns_of(others), strict=True):
+        for manifest, columns in self.with_columns(others):
             kept[manifest.manifest_path] = columns
         return [kept[manifest.manifest_path] for manifest in listed]
 

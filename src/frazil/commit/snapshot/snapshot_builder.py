@@ -213,8 +213,7 @@ def _count_removed(metadata: TableMetadata, changes: FileChanges, builder: Summa
     for rows in changes.removed.values():
         first = next(iter(rows.values()))
         spec_id, columns = first.listed.partition_spec_id, first.columns
-        spec = metadata.spec(spec_id)
-        partitions = columns.partitions if spec is None else partitions_of(columns, spec)
+        partitions = partitions_of(columns, metadata.spec(spec_id))
         of_partition = _partition_changes(metadata, builder, spec_id)
         seen: set[tuple[str, int | None]] = set()
         for row, entry in rows.items():

@@ -257,8 +257,7 @@ def _deletes_by_data_file(
 def _data_file(
     changes: BranchChanges, path: str, row: ManifestRow, number: int, metrics: ChosenMetrics
 ) -> IndexedDataFile:
-    spec = changes.scope.metadata.spec(row.spec_id)
-    tuples = row.columns.partitions if spec is None else partitions_of(row.columns, spec)
+    tuples = partitions_of(row.columns, changes.scope.metadata.spec(row.spec_id))
     partition = tuples[int(row.columns.partition[row.row])]
     return IndexedDataFile(
         path, row.spec_id, partition, number, lambda: metrics.of(row.listed, row.row)
@@ -440,7 +439,7 @@ def _live_and_kept(
         for manifest in reader.manifest_list(head).manifests
         if manifest.content == DELETES and may_have_live(manifest)
     ]
-    for manifest, columns in zip(listed, reader.columns_of(listed), strict=True):
+    for manifest, columns in reader.with_columns(listed):
         rows = np.flatnonzero(vectors_of(columns, data_files))
         for row in rows.tolist():
             entry = ManifestRow(manifest, columns, row)
