@@ -11,6 +11,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -28,7 +29,7 @@ from frazil.format.metadata.snapshots import Snapshot
 from frazil.format.pruning.metric_columns import MetricColumns, metrics_of_files
 from frazil.format.pruning.metric_decoder import decode_manifest, decode_metrics
 from frazil.read.column_files import DEFAULT_FOLDER_BYTES, ColumnFiles
-from frazil.read.counters import CacheCounts, KindCounts, LruByBytes, LruCounts, ReadCounts
+from frazil.read.counters import CacheCounts, LruByBytes, LruCounts, ReadCounts
 from frazil.read.path_index import Hashed, Hashes, NewManifest, PathIndex, PathIndexes
 from frazil.store.object_store import ObjectMissing, ObjectReader, ObjectTooLarge
 from frazil.wire.errors import ValidationError
@@ -106,7 +107,7 @@ class ManifestCache:
         kept = (self._parsed, self._contents, self.new, self.paths)
         counts = {kind: count for cache in kept for kind, count in cache.counts().items()}
         kinds = {
-            name: KindCounts.of(counts.get(kind, LruCounts()), misses.get(kind, 0))
+            name: replace(counts.get(kind, LruCounts()), misses=misses.get(kind, 0))
             for kind, name in _KINDS.items()
         }
         folder = None if self._files is None else self._files.counts()
