@@ -69,16 +69,13 @@ from frazil.format.metadata.content_files import (
     DeleteFile,
     FieldMap,
 )
+from frazil.values.column_matching import DELETE_FILE_PATH_ID
 from frazil.values.single_value import decimal_from_unscaled
 
 _EQUALITY_IDS: Final = 135
 _REFERENCED_DATA_FILE: Final = 143
 _CONTENT_OFFSET: Final = 144
 _CONTENT_SIZE: Final = 145
-
-_DELETE_FILE_PATH: Final = 2147483546
-"""The column `file_path` of position delete files (spec, "Reserved Field IDs")."""
-
 
 RowPosition = tuple[bytes, int]
 """A decompressed block and a position in it."""
@@ -372,8 +369,8 @@ def referenced_data_file(
     bounds of the column `file_path` (Java's ContentFileUtil)."""
     if content != POSITION_DELETES or referenced is not None:
         return None if content == EQUALITY_DELETES else referenced
-    low = None if lower is None else lower.get(_DELETE_FILE_PATH)
-    high = None if upper is None else upper.get(_DELETE_FILE_PATH)
+    low = None if lower is None else lower.get(DELETE_FILE_PATH_ID)
+    high = None if upper is None else upper.get(DELETE_FILE_PATH_ID)
     if low is None or low != high:
         return None
     try:

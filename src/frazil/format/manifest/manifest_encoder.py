@@ -38,7 +38,7 @@ from frazil.format.metadata.content_files import (
 )
 from frazil.format.metadata.partition_spec import PartitionSpec, partition_type
 from frazil.format.metadata.schema import Schema
-from frazil.values.single_value import check_value, unscaled
+from frazil.values.single_value import INT_BITS, check_value, unscaled
 from frazil.values.types import DecimalType, NestedField, StructType, Type, TypeId
 from frazil.wire.declared_content import CountMap
 
@@ -403,14 +403,7 @@ def _boolean(value: Any) -> bytes:
 
 _VALUE_ENCODERS: Final[Mapping[TypeId, Callable[[Any], bytes]]] = {
     TypeId.BOOLEAN: _boolean,
-    TypeId.INT: INTS.__getitem__,
-    TypeId.DATE: INTS.__getitem__,
-    TypeId.LONG: LONGS.__getitem__,
-    TypeId.TIME: LONGS.__getitem__,
-    TypeId.TIMESTAMP: LONGS.__getitem__,
-    TypeId.TIMESTAMPTZ: LONGS.__getitem__,
-    TypeId.TIMESTAMP_NS: LONGS.__getitem__,
-    TypeId.TIMESTAMPTZ_NS: LONGS.__getitem__,
+    **{kind: (INTS if bits == 32 else LONGS).__getitem__ for kind, bits in INT_BITS.items()},
     TypeId.FLOAT: struct.Struct("<f").pack,
     TypeId.DOUBLE: struct.Struct("<d").pack,
     TypeId.STRING: lambda value: _sized(value.encode()),

@@ -114,6 +114,11 @@ def _file_fields(
 
 # --- Avro's terms ----------------------------------------------------------------------------
 
+
+def _timestamp(unit: str, *, is_utc: bool) -> dict[str, Any]:
+    return {"type": "long", "logicalType": f"timestamp-{unit}", "adjust-to-utc": is_utc}
+
+
 _AVRO: Final[Mapping[types.TypeId, Any]] = {
     types.TypeId.UNKNOWN: "null",
     types.TypeId.BOOLEAN: "boolean",
@@ -127,26 +132,10 @@ _AVRO: Final[Mapping[types.TypeId, Any]] = {
     types.TypeId.GEOGRAPHY: "bytes",
     types.TypeId.DATE: {"type": "int", "logicalType": "date"},
     types.TypeId.TIME: {"type": "long", "logicalType": "time-micros"},
-    types.TypeId.TIMESTAMP: {
-        "type": "long",
-        "logicalType": "timestamp-micros",
-        "adjust-to-utc": False,
-    },
-    types.TypeId.TIMESTAMPTZ: {
-        "type": "long",
-        "logicalType": "timestamp-micros",
-        "adjust-to-utc": True,
-    },
-    types.TypeId.TIMESTAMP_NS: {
-        "type": "long",
-        "logicalType": "timestamp-nanos",
-        "adjust-to-utc": False,
-    },
-    types.TypeId.TIMESTAMPTZ_NS: {
-        "type": "long",
-        "logicalType": "timestamp-nanos",
-        "adjust-to-utc": True,
-    },
+    types.TypeId.TIMESTAMP: _timestamp("micros", is_utc=False),
+    types.TypeId.TIMESTAMPTZ: _timestamp("micros", is_utc=True),
+    types.TypeId.TIMESTAMP_NS: _timestamp("nanos", is_utc=False),
+    types.TypeId.TIMESTAMPTZ_NS: _timestamp("nanos", is_utc=True),
 }
 
 
