@@ -461,13 +461,34 @@ class _RowMap:
 class _Row:
     """The statistics of one file."""
 
+    __slots__ = ("_columns", "_row")
+
     def __init__(self, columns: MetricColumns, row: int) -> None:
-        self.record_count = int(columns.record_count[row])
-        self.value_counts: FieldMap[int] = _RowMap(columns, row, "value_counts")
-        self.null_value_counts: FieldMap[int] = _RowMap(columns, row, "null_value_counts")
-        self.nan_value_counts: FieldMap[int] = _RowMap(columns, row, "nan_value_counts")
-        self.lower_bounds: FieldMap[bytes] = _RowMap(columns, row, "lower")
-        self.upper_bounds: FieldMap[bytes] = _RowMap(columns, row, "upper")
+        self._columns, self._row = columns, row
+
+    @property
+    def record_count(self) -> int:
+        return int(self._columns.record_count[self._row])
+
+    @property
+    def value_counts(self) -> FieldMap[int]:
+        return _RowMap(self._columns, self._row, "value_counts")
+
+    @property
+    def null_value_counts(self) -> FieldMap[int]:
+        return _RowMap(self._columns, self._row, "null_value_counts")
+
+    @property
+    def nan_value_counts(self) -> FieldMap[int]:
+        return _RowMap(self._columns, self._row, "nan_value_counts")
+
+    @property
+    def lower_bounds(self) -> FieldMap[bytes]:
+        return _RowMap(self._columns, self._row, "lower")
+
+    @property
+    def upper_bounds(self) -> FieldMap[bytes]:
+        return _RowMap(self._columns, self._row, "upper")
 
 
 # --- making ----------------------------------------------------------------------------------
