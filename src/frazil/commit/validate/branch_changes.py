@@ -9,8 +9,8 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from frazil.commit.validate.conflict_reports import ConflictingFile, Scope
-from frazil.format.manifest.manifest_columns import NONE, ManifestColumns
-from frazil.format.manifest.manifest_fields import ADDED, DELETED
+from frazil.format.manifest.manifest_columns import ManifestColumns
+from frazil.format.manifest.manifest_fields import ADDED, DELETED, NONE
 from frazil.format.manifest.manifest_list import DATA, DELETES, ManifestFile, may_have_live
 from frazil.read.filters import BoundFilter, PartitionSet, Rows, every_row
 from frazil.read.history import (
