@@ -2,7 +2,7 @@
 
 Three applications answer the same requests in this process, in turns, without sockets:
 
-    own          `frazil.rest.app.RestApp` as the server runs it
+    own          `frazil.rest.rest_app.RestApp` as the server runs it
     mounted      the same below Starlette's application, middleware and a catch-all route
     starlette    Starlette's `Route`, `Request` and `Response` around the same handlers
 
@@ -29,9 +29,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from frazil.rest.app import RestApp, Scope
 from frazil.rest.call import Call, Headers, Message, Receive, request_id
 from frazil.rest.reply import Reply, Send, error_reply
+from frazil.rest.rest_app import RestApp, Scope
 from frazil.rest.routing import Route
 from frazil.server.assembly import open_app
 from frazil.settings import Settings

@@ -64,9 +64,7 @@ def _all_steps(tree: Tree, clock: _Clock) -> None:
     pairs = list(zip(contents, columns, strict=True))
     metrics = clock.time(STATISTICS, lambda: [decode_metrics(*pair) for pair in pairs])
     clock.time(BOTH, lambda: [decode_manifest(content) for content in contents])
-    clock.time(
-        EVALUATE, lambda: [inclusive_mask(expression, one, one.record_count) for one in metrics]
-    )
+    clock.time(EVALUATE, lambda: [inclusive_mask(expression, one) for one in metrics])
 
 
 def _decompressed(content: bytes) -> int:

@@ -15,9 +15,8 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from frazil.commit.validate.clauses import check_validations
+from frazil.commit.validate.clauses import check_deletion_vectors, check_validations
 from frazil.commit.validate.conflict_reports import Scope, check_base
-from frazil.commit.validate.deletion_vector_checks import check_deletion_vectors
 from frazil.format.manifest.manifest_encoder import manifest_encoder
 from frazil.format.manifest.manifest_list import DATA, DELETES
 from frazil.format.manifest.manifest_writer import RollingManifestWriter, WrittenManifest

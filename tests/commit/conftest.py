@@ -11,8 +11,8 @@ import pytest
 
 from frazil.commit.catalog.operations import Catalog
 from frazil.commit.pipeline.table_queues import QueueLimits
-from frazil.db.base import Database
 from frazil.db.connect import connect
+from frazil.db.rows import Database
 from frazil.store.local_store import LocalStore
 from frazil.store.locations import AllowedLocations
 from frazil.store.object_store import Store

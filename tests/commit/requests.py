@@ -21,7 +21,8 @@ from frazil.commit.pipeline.catalog_answers import (
     ViewAnswer,
 )
 from frazil.commit.pipeline.pending_requests import Context, IdempotencyKey
-from frazil.db.base import Database, EventRow
+from frazil.db.base import EventRow
+from frazil.db.rows import Database
 from frazil.wire.identifiers import Identifier
 from frazil.wire.json_bodies import decode
 from frazil.wire.rest_messages import (

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from frazil.db.base import Database
 from frazil.db.connect import connect
+from frazil.db.rows import Database
 from tests.db.helpers import make_namespace
 
 if TYPE_CHECKING:

@@ -14,7 +14,6 @@ from frazil.db.base import (
     Committed,
     CreateNamespace,
     CreateRelation,
-    Database,
     EventRow,
     KeyRow,
     Kind,
@@ -24,6 +23,7 @@ from frazil.db.base import (
     Transaction,
     TransactionOutcome,
 )
+from frazil.db.rows import Database
 from frazil.wire.errors import FrazilError
 from frazil.wire.identifiers import Identifier
 

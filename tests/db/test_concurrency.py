@@ -12,7 +12,6 @@ from frazil.db.base import (
     Committed,
     CreateNamespace,
     CreateRelation,
-    Database,
     DropNamespace,
     KeysTaken,
     Refused,
@@ -21,6 +20,7 @@ from frazil.db.base import (
     SwapRelation,
     TransactionOutcome,
 )
+from frazil.db.rows import Database
 from frazil.wire.errors import AlreadyExists, Forbidden, NamespaceNotEmpty, NoSuchNamespace
 from tests.db.helpers import (
     commit,

@@ -16,8 +16,7 @@ import pytest
 
 from frazil.db.base import CreateNamespace, DatabaseRefused
 from frazil.db.connect import connect
-from frazil.db.sqlite import SqliteDatabase
-from frazil.db.sqlite_writer import SqliteStatements, Written
+from frazil.db.sqlite import SqliteDatabase, SqliteStatements, Written
 from tests.db.helpers import must
 from tests.support.patience import HANG_S
 from tests.support.postgres import PostgresServer

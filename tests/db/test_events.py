@@ -5,15 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from frazil.db.base import (
-    CreateRelation,
-    Database,
-    DropRelation,
-    KeysTaken,
-    Relation,
-    SwapLost,
-    SwapRelation,
-)
+from frazil.db.base import CreateRelation, DropRelation, KeysTaken, Relation, SwapLost, SwapRelation
+from frazil.db.rows import Database
 from tests.db.helpers import commit, event, key_row, make, must, next_version, race, relation, swap
 
 

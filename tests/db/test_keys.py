@@ -6,7 +6,8 @@ import uuid
 
 import pytest
 
-from frazil.db.base import Committed, CreateRelation, Database, KeysTaken, SwapLost, SwapRelation
+from frazil.db.base import Committed, CreateRelation, KeysTaken, SwapLost, SwapRelation
+from frazil.db.rows import Database
 from tests.db.helpers import commit, key_row, make, must, next_version, relation, swap
 
 

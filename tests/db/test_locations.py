@@ -6,14 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from frazil.db.base import (
-    Committed,
-    CreateRelation,
-    Database,
-    DropRelation,
-    SwapRelation,
-)
-from frazil.db.rows import prefixes
+from frazil.db.base import Committed, CreateRelation, DropRelation, SwapRelation
+from frazil.db.rows import Database, prefixes
 from frazil.wire.errors import BadRequest, Forbidden
 from tests.db.helpers import commit, make, must, next_version, refusal, relation, swap
 

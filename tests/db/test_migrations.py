@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
-from frazil.db.base import CreateNamespace, Database, DatabaseRefused, DatabaseUnavailable
+from frazil.db.base import CreateNamespace, DatabaseRefused, DatabaseUnavailable
 from frazil.db.connect import connect
+from frazil.db.rows import Database
 from frazil.db.sql import Migration, migrate, migrations
-from frazil.db.sqlite import SqliteDatabase
-from frazil.db.sqlite_writer import SqliteStatements, Written
+from frazil.db.sqlite import SqliteDatabase, SqliteStatements, Written
 from tests.db.helpers import must
 from tests.support.patience import HANG_S
 

@@ -11,12 +11,12 @@ from frazil.db.base import (
     Committed,
     CreateNamespace,
     CreateRelation,
-    Database,
     DropNamespace,
     DropRelation,
     SetNamespaceProperties,
     SwapLost,
 )
+from frazil.db.rows import Database
 from frazil.wire.errors import AlreadyExists, BadRequest, NamespaceNotEmpty, NoSuchNamespace
 from tests.db.helpers import commit, make, make_namespace, must, refusal, relation, view
 

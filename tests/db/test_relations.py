@@ -12,7 +12,6 @@ from frazil.db.base import (
     Committed,
     CreateNamespace,
     CreateRelation,
-    Database,
     DropRelation,
     Kind,
     Relation,
@@ -20,6 +19,7 @@ from frazil.db.base import (
     SwapRelation,
     Transaction,
 )
+from frazil.db.rows import Database
 from frazil.wire.errors import AlreadyExists, BadRequest, NoSuchNamespace
 from frazil.wire.identifiers import Identifier
 from tests.db.helpers import (

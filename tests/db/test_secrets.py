@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-from frazil.db.base import SECRET_BYTES, Database
+from frazil.db.base import SECRET_BYTES
+from frazil.db.rows import Database
 
 
 def test_a_secret_is_drawn_once(database: Database) -> None:

@@ -7,14 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from frazil.db.base import (
-    Committed,
-    Database,
-    DatabaseUnavailable,
-    KeysTaken,
-    SwapLost,
-    SwapRelation,
-)
+from frazil.db.base import Committed, DatabaseUnavailable, KeysTaken, SwapLost, SwapRelation
+from frazil.db.rows import Database
 from tests.db.helpers import commit, key_row, make, must, next_version, swap, transaction
 from tests.support.patience import HANG_S
 

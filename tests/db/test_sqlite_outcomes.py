@@ -23,8 +23,7 @@ from frazil.db.base import (
     Relation,
     SwapRelation,
 )
-from frazil.db.sqlite import SqliteDatabase
-from frazil.db.sqlite_writer import SqliteStatements, Written
+from frazil.db.sqlite import SqliteDatabase, SqliteStatements, Written
 from tests.db.helpers import (
     commit,
     key_row,

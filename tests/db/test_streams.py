@@ -6,13 +6,13 @@ import pytest
 
 from frazil.db.base import (
     CreateRelation,
-    Database,
     DropRelation,
     KeysTaken,
     StreamRow,
     SwapLost,
     SwapRelation,
 )
+from frazil.db.rows import Database
 from frazil.wire.errors import BadRequest
 from tests.db.helpers import (
     commit,

@@ -20,7 +20,7 @@ from frazil.format.expr.expression_binding import (
     BoundTransform,
     BoundUnaryPredicate,
 )
-from frazil.format.manifest.manifest_columns import RowMetrics
+from frazil.format.manifest.entry_fields import RowMetrics
 from frazil.format.metadata.content_files import FileMetrics
 from frazil.format.pruning.evaluators import IN_PREDICATE_LIMIT
 from frazil.values import transforms

@@ -128,7 +128,7 @@ def _count() -> None:
 
 
 def _lose_patience(patience_s: float) -> None:
-    from frazil.rest.app import AppSettings
+    from frazil.rest.rest_app import AppSettings
     from frazil.server import assembly, http_protocol
 
     impatient = partial(AppSettings, body_timeout_s=patience_s)

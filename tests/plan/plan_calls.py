@@ -18,10 +18,10 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-from frazil.db.base import Database
 from frazil.db.connect import connect
+from frazil.db.rows import Database
 from frazil.plan.planner import PlanLimits
-from frazil.rest.app import AppSettings
+from frazil.rest.rest_app import AppSettings
 from frazil.rest.server_routes import openapi
 from frazil.store.local_store import LocalStore
 from tests.commit.finegrained.requests import Json

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from frazil.plan.planner import PlanLimits
-from frazil.rest.app import AppSettings
+from frazil.rest.rest_app import AppSettings
 from tests.commit.finegrained.requests import Json, eq, expire
 from tests.commit.finegrained.tables import DATES, Answer, Table
 from tests.commit.finegrained.world import World

@@ -28,4 +28,4 @@ def test_the_modules_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--modules"]) == 0
     output = capsys.readouterr().out
     assert "| append |" in output
-    assert "rest/app.py" in output
+    assert "rest/rest_app.py" in output

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from frazil.read.counters import FolderCounts, KindCounts, LruByBytes, LruCounts, ReadCounts
+from frazil.read.counters import FolderCounts, LruByBytes, LruCounts, ReadCounts
 from frazil.read.manifest_cache import ManifestCache
 from tests.read.test_metric_cache import LISTED, MANIFEST, reader_of
 
@@ -43,16 +43,16 @@ def test_what_was_read_and_what_was_in_memory() -> None:
     cache = ManifestCache(8 << 20)
     reader = reader_of(cache)
     nothing = cache.counts()
-    assert set(nothing.kinds.values()) == {KindCounts(0, 0, 0, 0, 0)}
+    assert all(counts == LruCounts() for counts in nothing.kinds.values())
     assert set(nothing.reads.values()) == {ReadCounts(0, 0)}
     assert (nothing.folder, nothing.max_bytes) == (None, 8 << 20)
     metrics = reader.metrics(LISTED)
     columns = reader.columns(LISTED)
     reader.columns(LISTED)
     found = cache.counts()
-    assert found.kinds["columns"] == KindCounts(2, 0, 0, 1, columns.size_bytes)
-    assert found.kinds["statistics"] == KindCounts(0, 1, 0, 1, metrics.size_bytes)
-    assert found.kinds["contents"] == KindCounts(0, 1, 0, 1, len(MANIFEST))
+    assert found.kinds["columns"] == LruCounts(2, 0, 1, columns.size_bytes)
+    assert found.kinds["statistics"] == LruCounts(0, 0, 1, metrics.size_bytes, misses=1)
+    assert found.kinds["contents"] == LruCounts(0, 0, 1, len(MANIFEST), misses=1)
     assert found.reads["manifests"] == ReadCounts(1, len(MANIFEST))
     assert found.reads["manifest-lists"] == ReadCounts(0, 0)
     assert sum(kind.size_bytes for kind in found.kinds.values()) == cache.size_bytes

@@ -81,7 +81,7 @@ class Columns:
         return np.arange(len(self.files))
 
 
-def columns_of(files: Sequence[tuple[tuple[Any, ...], int, int]], **kept: Any) -> Columns:
+def columns_of(files: Sequence[tuple[tuple[Any, ...], int, int]], **kept: Any) -> Any:
     """Return columns for files given as (partition, lowest id, highest id)."""
     partitions = tuple(dict.fromkeys(partition for partition, _, _ in files))
     made = [

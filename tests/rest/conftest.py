@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from frazil.rest.app import AppSettings, RestApp
+from frazil.rest.rest_app import AppSettings, RestApp
 from tests.rest.stand_in import Client, StandInCatalog, StandInPlanner
 
 

@@ -22,7 +22,7 @@ from frazil.commit.pipeline.catalog_answers import (
     ViewAnswer,
 )
 from frazil.read.metadata_cache import CachedTable, CachedView
-from frazil.rest.app import RestApp
+from frazil.rest.rest_app import RestApp
 from frazil.wire.identifiers import Identifier, Namespace
 from tests.support.patience import HANG_S
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from frazil.rest.app import AppSettings
+from frazil.rest.rest_app import AppSettings
 from frazil.rest.routes import ROUTES
 from frazil.rest.routing import Route
 from tests.rest.stand_in import NAMES, Client, StandInCatalog

@@ -13,7 +13,7 @@ from frazil.store.object_store import (
     ObjectInfo,
     ObjectMissing,
     ObjectTooLarge,
-    SimpleStore,
+    Store,
     check_range,
 )
 
@@ -24,7 +24,7 @@ class _Object:
     modified_ms: int
 
 
-class MemoryStore(SimpleStore):
+class MemoryStore(Store):
     """Implements `Store` for `memory:` locations. Safe for several threads."""
 
     def __init__(self) -> None:

@@ -9,13 +9,11 @@ what happened.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
-from frazil.db.failures import Trouble
+from frazil.db.database_failures import Trouble
 from frazil.wire.errors import FrazilError
 from frazil.wire.identifiers import Identifier, Namespace
 
@@ -234,127 +232,3 @@ class DatabaseRefused(Exception):
     """This database cannot be used: another process uses it, it is too old or too new, or its URL
     is not reachable. The message says what to do.
     """
-
-
-class Session(Protocol):
-    """Reads, and one write, that see the locked rows.
-
-    After any outcome but `Committed` the rows stay locked, so that the rest of a group can be
-    applied again. After `Committed` the session accepts no more writes.
-    """
-
-    def relation_by_uuid(self, uuid: str) -> Relation | None: ...
-
-    def stream(self, uuid: str, branch: str, stream_id: str) -> StreamRow | None: ...
-
-    def commit(self, transaction: Transaction) -> TransactionOutcome: ...
-
-
-class Database(Protocol):
-    """SQLite or PostgreSQL with the same behavior. All methods block and are thread-safe."""
-
-    def migrate(self) -> None:
-        """Update the schema to this version, under a lock; refuse a newer schema."""
-
-    def ping(self) -> None:
-        """Raise DatabaseUnavailable if the database does not answer."""
-
-    def clock_skew_ms(self, now_ms: int) -> int:
-        """Return how far the database's clock is ahead of this time.
-
-        SQLite has no other clock: the newest row is compared, and only if it is ahead.
-        """
-
-    def prove_writable(self) -> None:
-        """Write and delete as much as a commit writes. Raises DatabaseUnavailable."""
-
-    # namespaces
-    def namespace_properties(self, namespace: Namespace) -> dict[str, str] | None: ...
-
-    def list_namespaces(
-        self, parent: Namespace, after: str | None, limit: int | None
-    ) -> tuple[Sequence[str], str | None]:
-        """Return a page of the direct children of `parent`, and the `after` of the next page.
-
-        The children are their last levels, ordered by code point, strictly after `after`; () is
-        the root. The second value is None on the last page. Every ancestor of a namespace exists.
-        """
-
-    # tables and views
-    def relation(self, identifier: Identifier) -> Relation | None: ...
-
-    def relation_by_uuid(self, uuid: str) -> Relation | None: ...
-
-    def last_version(self, uuid: str) -> int:
-        """Return the highest version of any event of this uuid, 0 if there is none.
-
-        A relation that is registered again under its old uuid continues counting from here.
-        """
-
-    def list_relations(
-        self, kind: Kind, namespace: Namespace, after: str | None, limit: int | None
-    ) -> tuple[Sequence[str], str | None]:
-        """Return a page of names, ordered by code point, as `list_namespaces` does."""
-
-    def owner_of_location(self, location: str) -> str | None:
-        """Return the uuid of the table that owns this canonical location or one that contains
-        it."""
-
-    def check_location_is_free(self, location: str, uuid: str) -> None:
-        """Raise Forbidden or BadRequest, as `commit` would, if this table may not own the location.
-
-        Callers ask before they write files; `commit` decides again.
-        """
-
-    # the one write
-    def commit(self, transaction: Transaction) -> TransactionOutcome:
-        """Commit. Raises DatabaseUnavailable if nothing happened, OutcomeUnknown if it may have."""
-
-    def resolve(self, commit_id: str, uuids: Sequence[str], timeout_s: float) -> bool:
-        """Return whether the transaction with an unknown outcome was committed.
-
-        On a new connection, wait for the rows of `uuids`, then claim the commit id, so that a
-        transaction that is still running can never commit. Raises DatabaseUnavailable if the
-        answer is not known in time.
-        """
-
-    def locked(self, uuids: Sequence[str], timeout_s: float) -> AbstractContextManager[Session]:
-        """Lock the rows of these relations, in the order of their uuids, until the block ends.
-
-        Raises DatabaseUnavailable if the locks are not free in time.
-        """
-
-    # streams
-    def stream(self, uuid: str, branch: str, stream_id: str) -> StreamRow | None:
-        """Return what the stream has committed to this branch; None if nothing is stored."""
-
-    # idempotency keys
-    def key(self, principal: str, key: str) -> KeyRow | None: ...
-
-    def finalise(self, row: KeyRow) -> KeyRow:
-        """Insert the row, or return the row that already exists."""
-
-    def forget_keys(self, older_than_s: int) -> int:
-        """Delete rows older than this by the database's own clock; return how many."""
-
-    # commit ids
-    def forget_commits(self, older_than_s: int) -> int:
-        """Delete commit ids older than this by the database's own clock; return how many.
-
-        Keep them for days, not minutes: an id that somebody can still pass to `resolve` must not
-        be deleted.
-        """
-
-    # signing secrets
-    def secret(self, name: str) -> bytes:
-        """Return SECRET_BYTES random bytes, drawn once for all processes on this database."""
-
-    # events
-    def assign_positions(self, limit: int) -> int:
-        """Assign the next global positions to outbox rows without one, under a lock; return how
-        many."""
-
-    def events(self, after_position: int, limit: int) -> Sequence[tuple[int, EventRow]]:
-        """Return events that have a position, ordered by it."""
-
-    def close(self) -> None: ...

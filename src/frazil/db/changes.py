@@ -91,7 +91,7 @@ class Attempt:
             return
         sql.fetch("hold_locations", {})
         for _, relation, _ in moving:
-            rows.release_locations(sql, relation)
+            sql.execute("drop_locations", {"uuid": relation.uuid})
         for self.index, relation, wanted in moving:
             rows.claim_locations(sql, relation, wanted)
 
@@ -186,7 +186,7 @@ def _taken(sql: Statements, keys: list[KeyRow], commit_id: str) -> Iterator[KeyR
     for row in keys:
         asked = {"principal": row.principal, "idempotency_key": row.key, "commit_id": commit_id}
         for stored in sql.fetch("key_of_another", asked):
-            yield rows.key_of(row.principal, row.key, stored)
+            yield KeyRow(row.principal, row.key, *stored)
 
 
 def _create_namespace(sql: Statements, change: CreateNamespace) -> None:

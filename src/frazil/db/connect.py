@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from frazil.db.base import Database, DatabaseRefused
+from frazil.db.base import DatabaseRefused
+from frazil.db.rows import Database
 from frazil.db.sqlite import SqliteDatabase
 from frazil.extras import install_command
 

@@ -9,31 +9,34 @@ from __future__ import annotations
 
 import random
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, Final, TypeVar
+from threading import BoundedSemaphore
+from typing import Any, Final, TypeAlias, TypeVar
 
 import psycopg
 from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 
-from frazil.db import changes, failures, rows
+from frazil.db import changes, database_failures, rows
 from frazil.db.base import (
     Committed,
     DatabaseRefused,
     DatabaseUnavailable,
     OutcomeUnknown,
-    Session,
     SwapLost,
     Transaction,
     TransactionOutcome,
 )
-from frazil.db.pool import Connection, Pool
-from frazil.db.rows import Reads, SingleStatements
+from frazil.db.rows import Database, Session
 from frazil.db.sql import Parameters, QueryName, Row, migrate, migrations, queries
 
 T = TypeVar("T")
+Connection: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
+
+_BEGIN: Final = b"BEGIN ISOLATION LEVEL READ COMMITTED"
 
 _OLDEST_VERSION: Final = 15
 _POOL_SIZE: Final = 16
@@ -105,6 +108,84 @@ class _Clash(Exception):
         self.index = index
 
 
+class Pool:
+    """Keeps a few connections. If none is idle, the calling thread connects itself, so that a
+    refused connection is reported at once and with its reason, not as a time-out of a background
+    worker."""
+
+    def __init__(self, connect: Callable[[], Connection], size: int, wait_s: float) -> None:
+        self._connect = connect
+        self._size = size
+        self._wait_s = wait_s
+        self._slots = BoundedSemaphore(size)
+        self._idle: deque[Connection] = deque()
+        self._closed = False
+
+    @contextmanager
+    def connection(
+        self, *, begin: bool = False, wait_s: float | None = None
+    ) -> Iterator[Connection]:
+        """Yield an idle connection or a new one, and drop it if it is broken or unfinished.
+
+        With `begin`, a transaction is open on it, which also proves that it is alive. Raises
+        psycopg.OperationalError if the database cannot be reached, and DatabaseUnavailable if
+        every connection is in use.
+        """
+        wait_s = self._wait_s if wait_s is None else wait_s
+        if not self._slots.acquire(timeout=wait_s):
+            raise DatabaseUnavailable(
+                f"all {self._size} connections to PostgreSQL were in use for {wait_s:g} s"
+            )
+        try:
+            connection = self._begun() if begin else self._take()
+            try:
+                yield connection
+            finally:
+                self._give_back(connection)
+        finally:
+            self._slots.release()
+
+    def discard_idle(self) -> None:
+        """Close the idle connections. After one connection broke, others of the same age are
+        probably broken too."""
+        while self._idle:
+            try:
+                self._idle.pop().close()
+            except IndexError:
+                return
+
+    def close(self) -> None:
+        self._closed = True
+        self.discard_idle()
+
+    def _take(self) -> Connection:
+        if self._closed:
+            raise DatabaseUnavailable("the database is closed")
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return self._connect()
+
+    def _begun(self) -> Connection:
+        connection = self._take()
+        try:
+            connection.execute(_BEGIN, prepare=False)
+        except psycopg.OperationalError:
+            # The connection broke while it was idle. Nothing was sent yet, so a new one may try.
+            connection.close()
+            self.discard_idle()
+            connection = self._connect()
+            connection.execute(_BEGIN, prepare=False)
+        return connection
+
+    def _give_back(self, connection: Connection) -> None:
+        idle = connection.info.transaction_status == TransactionStatus.IDLE
+        if idle and not self._closed:
+            self._idle.append(connection)
+        else:
+            connection.close()
+
+
 class PostgresStatements:
     """Runs named statements on one connection."""
 
@@ -147,7 +228,7 @@ class PostgresStatements:
         return self.connection.info.transaction_status != TransactionStatus.UNKNOWN
 
 
-class PostgresDatabase(SingleStatements):
+class PostgresDatabase(Database):
     """Implements `Database` with psycopg 3."""
 
     def __init__(self, url: str, pool_size: int = _POOL_SIZE) -> None:
@@ -287,7 +368,7 @@ class PostgresDatabase(SingleStatements):
         return connection
 
 
-class _PostgresSession(Reads):
+class _PostgresSession(Session):
     """Holds the locks of some rows. A SAVEPOINT keeps them if a transaction does not commit."""
 
     def __init__(self, sql: PostgresStatements) -> None:
@@ -392,8 +473,8 @@ def _outages_reported() -> Iterator[None]:
         raise DatabaseUnavailable(message, _trouble(error)) from error
 
 
-def _trouble(error: psycopg.Error) -> failures.Trouble:
-    return failures.of_postgres(error.sqlstate)
+def _trouble(error: psycopg.Error) -> database_failures.Trouble:
+    return database_failures.of_postgres(error.sqlstate)
 
 
 def _reason(error: BaseException) -> str:

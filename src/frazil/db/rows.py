@@ -1,4 +1,4 @@
-"""Converts values to rows, reads the rows, and checks who owns a location, for both databases.
+"""Declares `Database`, with what both databases share: rows, reads, and who owns a location.
 
 No table's location equals, lies in or contains a location of another table. Locations are
 canonical texts. A location contains another if the other continues after a `/`, so that
@@ -10,11 +10,21 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from secrets import token_bytes
 from typing import Any, Final
 from uuid import uuid4
 
-from frazil.db.base import SECRET_BYTES, EventRow, KeyRow, Kind, Relation, StreamRow
+from frazil.db.base import (
+    SECRET_BYTES,
+    EventRow,
+    KeyRow,
+    Kind,
+    Relation,
+    StreamRow,
+    Transaction,
+    TransactionOutcome,
+)
 from frazil.db.sql import Fetch, Parameters, QueryName, Row, Statements
 from frazil.wire.errors import BadRequest, Forbidden
 from frazil.wire.identifiers import Identifier, Namespace
@@ -62,11 +72,6 @@ def properties_text(properties: Mapping[str, str]) -> str:
     storable.
     """
     return json.dumps(properties, sort_keys=True, separators=(",", ":"))
-
-
-def properties_of(stored: str) -> dict[str, str]:
-    properties: dict[str, str] = json.loads(stored)
-    return properties
 
 
 def json_list(values: Sequence[str]) -> str:
@@ -117,10 +122,6 @@ def key_parameters(row: KeyRow, commit_id: str | None) -> dict[str, Any]:
         "relation_uuid": row.relation_uuid,
         "committed": row.committed,
     }
-
-
-def key_of(principal: str, key: str, row: Row) -> KeyRow:
-    return KeyRow(principal, key, *row)
 
 
 def stream_key(uuid: str, branch: str, stream_id: str) -> dict[str, Any]:
@@ -188,10 +189,6 @@ def owns_exactly(sql: Statements, relation: Relation, locations: Iterable[str]) 
     return stored == {without_slash(location) for location in locations}
 
 
-def release_locations(sql: Statements, relation: Relation) -> None:
-    sql.execute("drop_locations", {"uuid": relation.uuid})
-
-
 def claim_locations(sql: Statements, relation: Relation, locations: Iterable[str]) -> None:
     """Check and insert the locations; the caller holds the lock `hold_locations`. Raises
     Forbidden."""
@@ -233,18 +230,28 @@ class Reads(ABC):
         """Fetch the rows of a named statement. Raises DatabaseUnavailable."""
 
     def ping(self) -> None:
+        """Raise DatabaseUnavailable if the database does not answer."""
         self.fetch("schema_version", {})
 
     def clock_skew_ms(self, now_ms: int) -> int:
+        """Return how far the database's clock is ahead of this time.
+
+        SQLite has no other clock: the newest row is compared, and only if it is ahead.
+        """
         return int(self.fetch("database_clock", {})[0][0]) - now_ms
 
     def namespace_properties(self, namespace: Namespace) -> dict[str, str] | None:
         rows = self.fetch("namespace_properties", {"namespace": namespace_key(namespace)})
-        return properties_of(rows[0][0]) if rows else None
+        return json.loads(rows[0][0]) if rows else None
 
     def list_namespaces(
         self, parent: Namespace, after: str | None, limit: int | None
     ) -> tuple[Sequence[str], str | None]:
+        """Return a page of the direct children of `parent`, and the `after` of the next page.
+
+        The children are their last levels, ordered by code point, strictly after `after`; () is
+        the root. The second value is None on the last page. Every ancestor of a namespace exists.
+        """
         scope = {"parent": namespace_key(parent)}
         return self._page("list_namespaces", scope, after, limit)
 
@@ -263,20 +270,31 @@ class Reads(ABC):
         return relation_with(uuid, rows[0]) if rows else None
 
     def last_version(self, uuid: str) -> int:
+        """Return the highest version of any event of this uuid, 0 if there is none.
+
+        A relation that is registered again under its old uuid continues counting from here.
+        """
         return self.fetch("last_version", {"uuid": text(uuid, "uuid")})[0][0] or 0
 
     def list_relations(
         self, kind: Kind, namespace: Namespace, after: str | None, limit: int | None
     ) -> tuple[Sequence[str], str | None]:
+        """Return a page of names, ordered by code point, as `list_namespaces` does."""
         scope = {"kind": kind.value, "namespace": namespace_key(namespace)}
         return self._page("list_relations", scope, after, limit)
 
     def owner_of_location(self, location: str) -> str | None:
+        """Return the uuid of the table that owns this canonical location or one that contains
+        it."""
         above = json_list(prefixes(location))
         rows = self.fetch("location_at_or_above", {"prefixes": above, "uuid": ""})
         return rows[0][1] if rows else None
 
     def check_location_is_free(self, location: str, uuid: str) -> None:
+        """Raise Forbidden or BadRequest, as `commit` would, if this table may not own the location.
+
+        Callers ask before they write files; `commit` decides again.
+        """
         check_free(self, location, text(uuid, "uuid"), "a table")
 
     def key(self, principal: str, key: str) -> KeyRow | None:
@@ -287,13 +305,15 @@ class Reads(ABC):
                 "idempotency_key": text(key, "Idempotency-Key"),
             },
         )
-        return key_of(principal, key, rows[0]) if rows else None
+        return KeyRow(principal, key, *rows[0]) if rows else None
 
     def stream(self, uuid: str, branch: str, stream_id: str) -> StreamRow | None:
+        """Return what the stream has committed to this branch; None if nothing is stored."""
         rows = self.fetch("stream", stream_key(uuid, branch, stream_id))
         return StreamRow(uuid, branch, stream_id, *rows[0]) if rows else None
 
     def events(self, after_position: int, limit: int) -> Sequence[tuple[int, EventRow]]:
+        """Return events that have a position, ordered by it."""
         rows = self.fetch("events", {"after": after_position, "limit": limit})
         return [event_of(row) for row in rows]
 
@@ -316,8 +336,23 @@ class Reads(ABC):
         return names[:limit], names[limit - 1]
 
 
-class SingleStatements(Reads):
-    """Implements the reads of `Database` and those of its writes that are one statement each."""
+class Session(Reads):
+    """Reads, and one write, that see the locked rows.
+
+    After any outcome but `Committed` the rows stay locked, so that the rest of a group can be
+    applied again. After `Committed` the session accepts no more writes.
+    """
+
+    @abstractmethod
+    def commit(self, transaction: Transaction) -> TransactionOutcome: ...
+
+
+class Database(Reads):
+    """SQLite or PostgreSQL with the same behavior. All methods block and are thread-safe."""
+
+    @abstractmethod
+    def migrate(self) -> None:
+        """Update the schema to this version, under a lock; refuse a newer schema."""
 
     @abstractmethod
     def execute(self, name: QueryName, parameters: Parameters) -> int:
@@ -326,12 +361,42 @@ class SingleStatements(Reads):
         The statement may run twice after a lost answer. Raises DatabaseUnavailable.
         """
 
+    @abstractmethod
+    def commit(self, transaction: Transaction) -> TransactionOutcome:
+        """Commit. Raises DatabaseUnavailable if nothing happened, OutcomeUnknown if it may have."""
+
+    @abstractmethod
+    def resolve(self, commit_id: str, uuids: Sequence[str], timeout_s: float) -> bool:
+        """Return whether the transaction with an unknown outcome was committed.
+
+        On a new connection, wait for the rows of `uuids`, then claim the commit id, so that a
+        transaction that is still running can never commit. Raises DatabaseUnavailable if the
+        answer is not known in time.
+        """
+
+    @abstractmethod
+    def locked(self, uuids: Sequence[str], timeout_s: float) -> AbstractContextManager[Session]:
+        """Lock the rows of these relations, in the order of their uuids, until the block ends.
+
+        Raises DatabaseUnavailable if the locks are not free in time.
+        """
+
+    @abstractmethod
+    def assign_positions(self, limit: int) -> int:
+        """Assign the next global positions to outbox rows without one, under a lock; return how
+        many."""
+
+    @abstractmethod
+    def close(self) -> None: ...
+
     def finalise(self, row: KeyRow) -> KeyRow:
+        """Insert the row, or return the row that already exists."""
         if self.execute("insert_key", key_parameters(row, commit_id=None)):
             return row
         return self.key(row.principal, row.key) or row
 
     def prove_writable(self) -> None:
+        """Write and delete as much as a commit writes. Raises DatabaseUnavailable."""
         # Random bytes, because PostgreSQL would compress others. `forget_keys` removes the row if
         # it cannot be deleted now.
         probe = KeyRow("", f"probe-{uuid4()}", "", 0, body=token_bytes(_PROBE_BYTES))
@@ -339,6 +404,7 @@ class SingleStatements(Reads):
         self.execute("drop_key", {"principal": probe.principal, "idempotency_key": probe.key})
 
     def secret(self, name: str) -> bytes:
+        """Return SECRET_BYTES random bytes, drawn once for all processes on this database."""
         stored = self.fetch("secret", {"name": name})
         if not stored:
             self.execute("insert_secret", {"name": name, "value": token_bytes(SECRET_BYTES)})
@@ -346,7 +412,13 @@ class SingleStatements(Reads):
         return bytes(stored[0][0])
 
     def forget_keys(self, older_than_s: int) -> int:
+        """Delete rows older than this by the database's own clock; return how many."""
         return self.execute("forget_keys", {"older_than_ms": older_than_s * 1000})
 
     def forget_commits(self, older_than_s: int) -> int:
+        """Delete commit ids older than this by the database's own clock; return how many.
+
+        Keep them for days, not minutes: an id that somebody can still pass to `resolve` must not
+        be deleted.
+        """
         return self.execute("forget_commits", {"older_than_ms": older_than_s * 1000})

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import repeat
 from typing import Any, Final
 
 import numpy as np
@@ -20,17 +21,16 @@ from frazil.format.expr.expression_binding import (
     BoundPredicate,
     BoundSetPredicate,
     BoundTransform,
-    BoundUnaryPredicate,
 )
 from frazil.format.manifest.entry_fields import read_content_files
-from frazil.format.manifest.manifest_columns import NONE, ManifestColumns, metrics, row_positions
+from frazil.format.manifest.manifest_columns import ManifestColumns, metrics, row_positions
+from frazil.format.manifest.manifest_fields import NONE
 from frazil.format.manifest.manifest_list import ManifestFile
 from frazil.format.metadata.content_files import (
     DATA_CONTENT,
     EQUALITY_DELETES,
     POSITION_DELETES,
     ContentFile,
-    DataFile,
     DeleteFile,
     FieldMap,
     FileMetrics,
@@ -77,7 +77,7 @@ def _unbound(expression: Expression, schema: Schema) -> Expression:
     if isinstance(expression, And | Or):
         join = all_of if isinstance(expression, And) else any_of
         return join(*(_unbound(operand, schema) for operand in expression.operands))
-    if isinstance(expression, BoundUnaryPredicate | BoundLiteralPredicate | BoundSetPredicate):
+    if isinstance(expression, BoundPredicate):
         return Predicate(expression.operation, _term(expression, schema), _values(expression))
     raise TypeError(f"{type(expression).__name__} is not a bound expression")
 
@@ -191,7 +191,7 @@ class TaskWriter:
     def _from_columns(self, piece: Piece, spec_id: int) -> Iterator[dict[str, Any]]:
         columns, rows = piece.columns, piece.rows
         reading = self._reader.reading(piece.listed)
-        tuples = self._partition_tuples(columns, spec_id)
+        tuples = partitions_of(columns, self._scan.metadata.spec(spec_id))
         partitions: dict[int, list[Any]] = {}
         for row, path, size, count, of_row in zip(
             rows.tolist(),
@@ -227,12 +227,10 @@ class TaskWriter:
         """Return the delete files that apply to each row of a piece."""
         index = self._deletes
         if index.is_empty:
-            return iter([()] * len(piece.rows))
-        return self._applying(piece, index)
-
-    def _applying(self, piece: Piece, index: DeleteIndex) -> Iterator[Sequence[ManifestRow]]:
+            yield from repeat((), len(piece.rows))
+            return
         columns, spec_id = piece.columns, piece.listed.partition_spec_id
-        partitions = self._partition_tuples(columns, spec_id)
+        partitions = partitions_of(columns, self._scan.metadata.spec(spec_id))
         numbers = columns.inherited(piece.listed).sequence_number
         for row in piece.rows.tolist():
             yield index.for_data_file(
@@ -271,22 +269,15 @@ class TaskWriter:
         self, listed: ManifestFile, columns: ManifestColumns, rows: Rows, stats: bool
     ) -> Iterator[ContentFile]:
         opened = open_avro(self._reader.content(listed), MANIFEST_LIMITS)
-        distinct = self._partition_tuples(columns, listed.partition_spec_id)
+        distinct = partitions_of(columns, self._scan.metadata.spec(listed.partition_spec_id))
         tuples = [distinct[index] for index in columns.partition[rows].tolist()]
         positions = row_positions(opened, columns, rows)
         return read_content_files(opened.schema, positions, tuples, metrics=stats)
 
-    def _partition_tuples(
-        self, columns: ManifestColumns, spec_id: int
-    ) -> Sequence[tuple[Any, ...]]:
-        """Return the distinct partitions of a manifest in the order of the spec's fields."""
-        spec = self._scan.metadata.spec(spec_id)
-        return columns.partitions if spec is None else partitions_of(columns, spec)
-
     def _file_document(self, file: ContentFile, spec_id: int) -> dict[str, Any]:
         document: dict[str, Any] = {
             "spec-id": spec_id,
-            "content": _CONTENTS[_content_of(file)],
+            "content": _CONTENTS[file.content if isinstance(file, DeleteFile) else DATA_CONTENT],
             "file-path": file.file_path,
             "file-format": file.file_format.lower(),
             "partition": self._partition(file.partition, spec_id),
@@ -332,10 +323,6 @@ def _partition_value(kind: Type, value: Any) -> Any:
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     # The type of a dropped column is unknown, so its value cannot be read.
     return None if value is None or kind.type_id is TypeId.UNKNOWN else to_json(kind, value)
-
-
-def _content_of(file: ContentFile) -> int:
-    return file.content if isinstance(file, DataFile | DeleteFile) else DATA_CONTENT
 
 
 def _delete_fields(file: DeleteFile) -> dict[str, Any]:

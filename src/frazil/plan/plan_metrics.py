@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Final
 
 from frazil.plan.scan_walk import Cancelled, Counts
@@ -76,9 +76,8 @@ class PlanMetrics:
     def read(self) -> PlanCounts:
         seconds = self._seconds.read()
         with self._lock:
-            walked = Counts(*(getattr(self._counts, field.name) for field in fields(Counts)))
             return PlanCounts(
-                walked,
+                replace(self._counts),
                 dict(self._outcomes),
                 self._submitted,
                 self._task_pages,

@@ -8,17 +8,15 @@ does.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 from frazil.format.metadata.schema import Schema
 from frazil.format.metadata.snapshots import Snapshot
 from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.read.filters import BoundFilter, bound_filter, every_row
+from frazil.read.history import APPEND
 from frazil.wire.errors import BadRequest
 from frazil.wire.near_names import name_hint
 from frazil.wire.scan_planning import PlanTableScanRequest, check_plan_request
-
-_APPEND: Final = "append"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +103,7 @@ def _appended(metadata: TableMetadata, start_id: int | None, end: Snapshot) -> t
     for snapshot in metadata.ancestors(end.snapshot_id):
         if snapshot.snapshot_id == start_id:
             return tuple(appended)
-        if snapshot.operation == _APPEND:
+        if snapshot.operation == APPEND:
             appended.append(snapshot)
         oldest = snapshot
     # If the start has expired, it is the parent of the oldest known snapshot.

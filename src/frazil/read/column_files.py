@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from queue import Full, Queue
 from typing import Final, TypeVar
@@ -73,7 +74,7 @@ class ColumnFiles:
     def get(self, location: str, length: int) -> ManifestColumns | None:
         """Return the columns of a manifest of this length, if they are in the folder."""
         path = self._path(location, length)
-        return self._read(path, location, lambda content: columns_from_bytes(location, content))
+        return self._read(path, location, partial(columns_from_bytes, location))
 
     def get_metrics(
         self, location: str, length: int, columns: ManifestColumns
@@ -105,18 +106,15 @@ class ColumnFiles:
                 os.utime(path)
         return parsed
 
-    def put(self, location: str, length: int, columns: ManifestColumns) -> None:
-        """Store the columns soon. They are dropped if too many files are waiting."""
-        if len(columns) >= self._min_entries:
-            path = self._path(location, length)
-            self._put(_Job(path, lambda: columns_to_bytes(location, columns)))
-
-    def put_metrics(self, location: str, length: int, metrics: MetricColumns) -> None:
-        if len(metrics) >= self._min_entries:
+    def put(self, location: str, length: int, value: ManifestColumns | MetricColumns) -> None:
+        """Store columns or statistics soon. They are dropped if too many files are waiting."""
+        if len(value) < self._min_entries:
+            return
+        if isinstance(value, MetricColumns):
             path = self._path(location, length, _METRICS)
-            self._put(_Job(path, lambda: metrics_to_bytes(location, metrics)))
-
-    def _put(self, job: _Job) -> None:
+            job = _Job(path, partial(metrics_to_bytes, location, value))
+        else:
+            job = _Job(self._path(location, length), partial(columns_to_bytes, location, value))
         with self._lock:
             if self._writer is None:
                 self._writer = threading.Thread(

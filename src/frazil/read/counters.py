@@ -17,9 +17,13 @@ class LruCounts:
     """The current size and the history of a cache for one kind of object."""
 
     hits: int = 0
+    """Lookups that were answered from memory."""
     evictions: int = 0
     entries: int = 0
     size_bytes: int = 0
+    misses: int = 0
+    """Objects that had to be read or made, even if another thread was already doing it. The users
+    of a cache count them."""
 
 
 class LruByBytes(Generic[V]):
@@ -99,23 +103,6 @@ class LruByBytes(Generic[V]):
 
 
 @dataclass(frozen=True, slots=True)
-class KindCounts:
-    """The counts of one kind of object in memory."""
-
-    hits: int
-    """Lookups that were answered from memory."""
-    misses: int
-    """Objects that had to be read or made, even if another thread was already doing it."""
-    evictions: int
-    entries: int
-    size_bytes: int
-
-    @classmethod
-    def of(cls, kept: LruCounts, misses: int) -> KindCounts:
-        return cls(kept.hits, misses, kept.evictions, kept.entries, kept.size_bytes)
-
-
-@dataclass(frozen=True, slots=True)
 class ReadCounts:
     """Files of one kind that were read from the object store."""
 
@@ -134,7 +121,7 @@ class FolderCounts:
 @dataclass(frozen=True, slots=True)
 class CacheCounts:
     max_bytes: int
-    kinds: Mapping[str, KindCounts]
+    kinds: Mapping[str, LruCounts]
     reads: Mapping[str, ReadCounts]
     folder: FolderCounts | None
     """None if there is no folder."""

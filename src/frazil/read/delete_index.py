@@ -180,7 +180,7 @@ class _PartitionKeys:
         if known is None:
             spec = self._specs.get(entry.spec_id)
             columns = entry.columns
-            ordered = columns.partitions if spec is None else partitions_of(columns, spec)
+            ordered = partitions_of(columns, spec)
             known = columns, [comparable_partition(partition) for partition in ordered]
             self._known[id(entry.columns)] = known
         return entry.spec_id, known[1][int(entry.columns.partition[entry.row])]
@@ -217,30 +217,21 @@ def _may_share_value(
     if not required:
         if _may_hold_null(data, field_id) and _may_hold_null(deletes, field_id):
             return True
-        if _only_nulls(data, field_id) and _no_nulls(deletes, field_id):
+        if _only_nulls(data, field_id) and not _may_hold_null(deletes, field_id):
             return False
-        if _only_nulls(deletes, field_id) and _no_nulls(data, field_id):
+        if _only_nulls(deletes, field_id) and not _may_hold_null(data, field_id):
             return False
     return _ranges_overlap(equality_field.field, data, deletes)
 
 
-def _nulls(file: FileMetrics, field_id: int) -> int | None:
-    counts = file.null_value_counts
-    return None if counts is None else counts.get(field_id)
-
-
 def _may_hold_null(file: FileMetrics, field_id: int) -> bool:
-    nulls = _nulls(file, field_id)
+    nulls = (file.null_value_counts or {}).get(field_id)
     return nulls is None or nulls > 0
 
 
-def _no_nulls(file: FileMetrics, field_id: int) -> bool:
-    return not _may_hold_null(file, field_id)
-
-
 def _only_nulls(file: FileMetrics, field_id: int) -> bool:
-    nulls, values = _nulls(file, field_id), (file.value_counts or {}).get(field_id)
-    return nulls is not None and nulls == values
+    nulls = (file.null_value_counts or {}).get(field_id)
+    return nulls is not None and nulls == (file.value_counts or {}).get(field_id)
 
 
 def _ranges_overlap(own: NestedField, data: FileMetrics, deletes: FileMetrics) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 import numpy as np
@@ -21,14 +21,13 @@ from numpy.typing import NDArray
 
 from frazil.format.avro.avro_schema import RecordSchema
 from frazil.format.expr.expression_binding import (
-    BoundLiteralPredicate,
-    BoundSetPredicate,
+    BoundPredicate,
     BoundTerm,
-    BoundUnaryPredicate,
     bind,
 )
 from frazil.format.expr.projection import inclusive_projection, strict_projection
-from frazil.format.manifest.manifest_list import ManifestFile, partition_summaries
+from frazil.format.manifest.manifest_columns import ManifestColumns
+from frazil.format.manifest.manifest_list import ManifestFile, is_nan, partition_summaries
 from frazil.format.metadata.partition_spec import PartitionSpec
 from frazil.format.metadata.schema import Schema
 from frazil.format.metadata.table_metadata import TableMetadata
@@ -41,7 +40,6 @@ from frazil.format.pruning.column_evaluators import (
 from frazil.format.pruning.evaluators import (
     Evaluator,
     Summaries,
-    is_nan,
     manifest_evaluator,
     partition_evaluator,
     residual_evaluator,
@@ -69,24 +67,16 @@ _SHOWN_CHARACTERS: Final = 300
 _SHOWN_PARTITIONS: Final = 10
 
 
-class PartitionColumns(Protocol):
-    """The columns of a manifest that filters use."""
-
-    @property
-    def partition_field_ids(self) -> tuple[int, ...]: ...
-    @property
-    def partitions(self) -> tuple[tuple[Any, ...], ...]: ...
-    @property
-    def partition(self) -> NDArray[np.int32]: ...
-    @property
-    def record_count(self) -> NDArray[np.int64]: ...
-
-
-def partitions_of(columns: PartitionColumns, spec: PartitionSpec) -> Sequence[tuple[Any, ...]]:
+def partitions_of(
+    columns: ManifestColumns, spec: PartitionSpec | None
+) -> Sequence[tuple[Any, ...]]:
     """Return the distinct partitions of a manifest, in the order of the spec's fields.
 
-    A manifest has an order of its own and may lack fields.
+    A manifest has an order of its own and may lack fields. The order is kept if the table no longer
+    has the spec.
     """
+    if spec is None:
+        return columns.partitions
     wanted = tuple(part.field_id for part in spec.fields)
     if columns.partition_field_ids == wanted:
         return columns.partitions
@@ -132,15 +122,15 @@ class PartitionSet:
     def may_match_manifest(self, listed: ManifestFile, schema: RecordSchema) -> bool:
         return self.may_match_spec(listed.partition_spec_id)
 
-    def may_match_partitions(self, columns: PartitionColumns, spec_id: int) -> Bools:
+    def may_match_partitions(self, columns: ManifestColumns, spec_id: int) -> Bools:
         """Return for each distinct partition of a manifest whether it is in the set."""
         spec = self._specs.get(spec_id)
         wanted = self._partitions.get(spec_id, set())
-        partitions = columns.partitions if spec is None else partitions_of(columns, spec)
+        partitions = partitions_of(columns, spec)
         return _each(lambda partition: comparable_partition(partition) in wanted, partitions)
 
     def rows_that_may_match(
-        self, columns: PartitionColumns, spec_id: int, rows: Rows, metrics_of: MetricsOf
+        self, columns: ManifestColumns, spec_id: int, rows: Rows, metrics_of: MetricsOf
     ) -> Rows:
         return rows[self.may_match_partitions(columns, spec_id)[columns.partition[rows]]]
 
@@ -176,7 +166,7 @@ class PartitionTest:
             known = self._known[key] = self._test(key)
         return known
 
-    def of(self, columns: PartitionColumns, spec: PartitionSpec) -> Bools:
+    def of(self, columns: ManifestColumns, spec: PartitionSpec) -> Bools:
         if self._constant is not None:
             return np.full(len(columns.partitions), self._constant)
         return _each(self, partitions_of(columns, spec))
@@ -232,14 +222,14 @@ class BoundFilter:
             partition_summaries(schema, listed)
         )
 
-    def may_match_partitions(self, columns: PartitionColumns, spec_id: int) -> Bools:
+    def may_match_partitions(self, columns: ManifestColumns, spec_id: int) -> Bools:
         """Return for each distinct partition of a manifest whether it may have a matching row."""
         spec_filter = self._for_spec(spec_id)
         if spec_filter is None or self.matches_everything:
             return np.full(len(columns.partitions), not self.matches_nothing)
         return spec_filter.may_match.of(columns, spec_filter.spec)
 
-    def must_match_partitions(self, columns: PartitionColumns, spec_id: int) -> Bools:
+    def must_match_partitions(self, columns: ManifestColumns, spec_id: int) -> Bools:
         """Return for each distinct partition of a manifest whether all of its rows must match."""
         spec_filter = self._for_spec(spec_id)
         if spec_filter is None or self.matches_everything:
@@ -249,7 +239,7 @@ class BoundFilter:
     # --- files ---
 
     def rows_that_may_match(
-        self, columns: PartitionColumns, spec_id: int, rows: Rows, metrics_of: MetricsOf
+        self, columns: ManifestColumns, spec_id: int, rows: Rows, metrics_of: MetricsOf
     ) -> Rows:
         """Return the rows whose file may have a matching row, by partition and then by metrics.
 
@@ -280,7 +270,7 @@ class BoundFilter:
         return {term.ref.field_id for term in bound_terms(self.expression)} <= identities
 
     def matched_rows(
-        self, columns: PartitionColumns, spec_id: int, rows: Rows, metrics_of: MetricsOf | None
+        self, columns: ManifestColumns, spec_id: int, rows: Rows, metrics_of: MetricsOf | None
     ) -> MatchedRows:
         """Return the rows that a `delete-row-filter` selects, like Java's ManifestFilterManager.
 
@@ -307,7 +297,7 @@ class BoundFilter:
 
     def _judged(
         self,
-        columns: PartitionColumns,
+        columns: ManifestColumns,
         residuals: Sequence[Expression],
         rows: Rows,
         metrics_of: MetricsOf,
@@ -317,12 +307,12 @@ class BoundFilter:
         answers = np.zeros(len(rows), np.uint8)
         for residual, own in _by_residual(residuals, columns.partition[rows]):
             some = metrics if own is None else metrics.take(own)
-            may = inclusive_mask(residual, some, some.record_count)
-            must = strict_mask(residual, some, some.record_count)
+            may = inclusive_mask(residual, some)
+            must = strict_mask(residual, some)
             answers[... if own is None else own] = np.where(may, np.where(must, _MUST, _MAY), 0)
         return answers
 
-    def residuals(self, columns: PartitionColumns, spec_id: int) -> list[Expression]:
+    def residuals(self, columns: ManifestColumns, spec_id: int) -> list[Expression]:
         """Return the residual of the filter for each distinct partition of a manifest."""
         spec_filter = self._for_spec(spec_id)
         if spec_filter is None:
@@ -389,7 +379,7 @@ def bound_terms(expression: Expression) -> Iterator[BoundTerm]:
     if isinstance(expression, And | Or):
         for operand in expression.operands:
             yield from bound_terms(operand)
-    elif isinstance(expression, BoundUnaryPredicate | BoundLiteralPredicate | BoundSetPredicate):
+    elif isinstance(expression, BoundPredicate):
         yield expression.term
 
 

@@ -205,7 +205,7 @@ def _live_manifests(
         for manifest in reader.manifest_list(snapshot).manifests
         if manifest.content == content and may_have_live(manifest)
     ]
-    return zip(listed, reader.columns_of(listed), strict=True)
+    return reader.with_columns(listed)
 
 
 class PathSet:
@@ -243,7 +243,7 @@ class PathSet:
         return np.flatnonzero(wanted[at] == own)
 
 
-class RowMetrics:
+class ChosenMetrics:
     """Reads the metrics of chosen rows. Each manifest is read once, on demand."""
 
     def __init__(

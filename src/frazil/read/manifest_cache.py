@@ -11,23 +11,27 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from frazil.format.avro.avro_files import MANIFEST_LIMITS, MANIFEST_LIST_LIMITS
 from frazil.format.avro.avro_types import UnreadableAvro
-from frazil.format.manifest.inline_manifests import inline_manifest_list
-from frazil.format.manifest.manifest_columns import ManifestColumns, decode_columns
+from frazil.format.manifest.manifest_columns import (
+    ManifestColumns,
+    decode_columns,
+    inline_manifest_list,
+)
 from frazil.format.manifest.manifest_list import ManifestFile, ManifestList, read_manifest_list
 from frazil.format.manifest.reading_columns import ReadingColumns, decode_reading
 from frazil.format.metadata.snapshots import Snapshot
 from frazil.format.pruning.metric_columns import MetricColumns, metrics_of_files
 from frazil.format.pruning.metric_decoder import decode_manifest, decode_metrics
 from frazil.read.column_files import DEFAULT_FOLDER_BYTES, ColumnFiles
-from frazil.read.counters import CacheCounts, KindCounts, LruByBytes, LruCounts, ReadCounts
+from frazil.read.counters import CacheCounts, LruByBytes, LruCounts, ReadCounts
 from frazil.read.path_index import Hashed, Hashes, NewManifest, PathIndex, PathIndexes
-from frazil.store.object_store import ObjectMissing, ObjectTooLarge, Store
+from frazil.store.object_store import ObjectMissing, ObjectReader, ObjectTooLarge
 from frazil.wire.errors import ValidationError
 
 DEFAULT_MAX_BYTES: Final = 384 << 20
@@ -103,7 +107,7 @@ class ManifestCache:
         kept = (self._parsed, self._contents, self.new, self.paths)
         counts = {kind: count for cache in kept for kind, count in cache.counts().items()}
         kinds = {
-            name: KindCounts.of(counts.get(kind, LruCounts()), misses.get(kind, 0))
+            name: replace(counts.get(kind, LruCounts()), misses=misses.get(kind, 0))
             for kind, name in _KINDS.items()
         }
         folder = None if self._files is None else self._files.counts()
@@ -130,11 +134,13 @@ class ManifestCache:
         else:
             self._parsed.put(f"{location}{_SUFFIXES.get(type(value), '')}", value)
 
-    def put_columns(self, location: str, length: int, columns: ManifestColumns) -> None:
-        """Cache the columns of a manifest of this length, also on disk."""
-        self._parsed.put(location, columns)
+    def put_lasting(
+        self, location: str, length: int, value: ManifestColumns | MetricColumns
+    ) -> None:
+        """Cache the columns or statistics of a manifest of this length, also on disk."""
+        self.put(location, value)
         if self._files is not None:
-            self._files.put(location, length, columns)
+            self._files.put(location, length, value)
 
     def columns_on_disk(self, location: str, length: int) -> ManifestColumns | None:
         """Return the columns that an earlier process wrote to disk, and cache them in memory."""
@@ -144,12 +150,6 @@ class ManifestCache:
         if columns is not None:
             self._parsed.put(location, columns)
         return columns
-
-    def put_metrics(self, location: str, length: int, metrics: MetricColumns) -> None:
-        """Cache the statistics of a manifest of this length, also on disk."""
-        self.put(location, metrics)
-        if self._files is not None:
-            self._files.put_metrics(location, length, metrics)
 
     def metrics_on_disk(
         self, location: str, length: int, columns: ManifestColumns
@@ -184,21 +184,21 @@ class ManifestCache:
                 mine: Future[Any] = Future()
                 self._under_way[key] = mine
         if others is not None:
-            return make() if others.exception() is not None else _made(others, kind)
+            return make() if others.exception() is not None else _result(others, kind)
         try:
-            made = make()
+            value = make()
         except BaseException as error:
             mine.set_exception(error)
             raise
         else:
-            mine.set_result(made)
-            return made
+            mine.set_result(value)
+            return value
         finally:
             with self._lock:
                 del self._under_way[key]
 
 
-def _made(future: Future[Any], kind: type[T]) -> T:
+def _result(future: Future[Any], kind: type[T]) -> T:
     result = future.result()
     assert isinstance(result, kind)
     return result
@@ -212,7 +212,7 @@ class ManifestReader:
     """
 
     def __init__(
-        self, cache: ManifestCache, store: Store, check_readable: Callable[[str], None]
+        self, cache: ManifestCache, store: ObjectReader, check_readable: Callable[[str], None]
     ) -> None:
         """Create a reader. `check_readable` is called before a location is read, and may raise
         to forbid that."""
@@ -260,6 +260,12 @@ class ManifestReader:
         with ThreadPoolExecutor(min(_READERS, len(unknown)), "frazil-manifests") as pool:
             return list(pool.map(self.columns, listed))
 
+    def with_columns(
+        self, listed: Sequence[ManifestFile]
+    ) -> list[tuple[ManifestFile, ManifestColumns]]:
+        """Return the manifests with their columns."""
+        return list(zip(listed, self.columns_of(listed), strict=True))
+
     def reading(self, listed: ManifestFile) -> ReadingColumns:
         """Return the reading columns of a manifest. Its rows are those of its columns."""
         path = listed.manifest_path
@@ -290,7 +296,7 @@ class ManifestReader:
                 return kept
             parse = partial(decode_metrics, columns=columns)
             metrics = _parsed("manifest", path, parse, self._content(path))
-            self._cache.put_metrics(path, length, metrics)
+            self._cache.put_lasting(path, length, metrics)
             return metrics
 
         if listed.encrypted:
@@ -301,8 +307,8 @@ class ManifestReader:
         """Read columns and statistics of a manifest and decompress it only once."""
         path, length = listed.manifest_path, listed.manifest_length
         columns, metrics = _parsed("manifest", path, decode_manifest, self._content(path))
-        self._cache.put_columns(path, length, columns)
-        self._cache.put_metrics(path, length, metrics)
+        self._cache.put_lasting(path, length, columns)
+        self._cache.put_lasting(path, length, metrics)
         return metrics
 
     def metrics_at_hand(self, listed: ManifestFile) -> MetricColumns | None:
@@ -347,7 +353,7 @@ class ManifestReader:
             if new is not None:
                 kept[manifest.manifest_path] = new
         others = [manifest for manifest in listed if manifest.manifest_path not in kept]
-        for manifest, columns in zip(others, self.columns_of(others), strict=True):
+        for manifest, columns in self.with_columns(others):
             kept[manifest.manifest_path] = columns
         return [kept[manifest.manifest_path] for manifest in listed]
 
@@ -365,7 +371,7 @@ class ManifestReader:
 
     def remember(self, path: str, columns: ManifestColumns, content: bytes) -> None:
         """Cache a new manifest."""
-        self._cache.put_columns(path, len(content), columns)
+        self._cache.put_lasting(path, len(content), columns)
         self._cache.put(path, content)
 
     def remember_new(self, path: str, new: NewManifest, content: bytes) -> None:
@@ -394,7 +400,7 @@ class ManifestReader:
             if kept is not None:
                 return kept
             columns = _parsed("manifest", path, decode_columns, self._content(path))
-            self._cache.put_columns(path, length, columns)
+            self._cache.put_lasting(path, length, columns)
             return columns
 
         return self._cache.once(path, ManifestColumns, read)

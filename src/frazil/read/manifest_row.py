@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from frazil.format.manifest.manifest_columns import NONE, ManifestColumns
+from frazil.format.manifest.manifest_columns import ManifestColumns
+from frazil.format.manifest.manifest_fields import NONE
 from frazil.format.manifest.manifest_list import ManifestFile
 from frazil.format.metadata.content_files import EQUALITY_DELETES
 

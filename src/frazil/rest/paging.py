@@ -18,8 +18,8 @@ from frazil.wire.errors import BadRequest
 from frazil.wire.json_bodies import encode
 
 if TYPE_CHECKING:
-    from frazil.rest.app import AppSettings, RestApp
     from frazil.rest.call import Call
+    from frazil.rest.rest_app import AppSettings, RestApp
 
 E = TypeVar("E")
 

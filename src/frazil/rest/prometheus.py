@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from frazil.plan.plan_metrics import PlanCounts
     from frazil.plan.scan_walk import Counts
     from frazil.read.counters import CacheCounts, HistogramCounts
-    from frazil.rest.app import RestApp
+    from frazil.rest.rest_app import RestApp
 
 Values = Mapping[tuple[str, ...], float]
 """The values of a metric by the values of its labels."""
@@ -244,14 +244,14 @@ def _process_metrics(local_files: Mapping[str, str]) -> Iterator[Metric]:
 
 
 def _counter(name: str, text: str, values: Values, labels: tuple[str, ...] = ()) -> Metric:
-    family = CounterMetricFamily(name, text, labels=labels)
-    for key, value in values.items():
-        family.add_metric(key, value)
-    return family
+    return _filled(CounterMetricFamily(name, text, labels=labels), values)
 
 
 def _gauge(name: str, text: str, values: Values, labels: tuple[str, ...] = ()) -> Metric:
-    family = GaugeMetricFamily(name, text, labels=labels)
+    return _filled(GaugeMetricFamily(name, text, labels=labels), values)
+
+
+def _filled(family: CounterMetricFamily | GaugeMetricFamily, values: Values) -> Metric:
     for key, value in values.items():
         family.add_metric(key, value)
     return family

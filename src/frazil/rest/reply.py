@@ -75,8 +75,8 @@ class Reply:
 NO_CONTENT = Reply(204)
 
 
-def json_reply(value: object, status: int = 200) -> Reply:
-    return Reply(status, (encode(value),))
+def json_reply(value: object) -> Reply:
+    return Reply(200, (encode(value),))
 
 
 def _joined_chunks(chunks: Sequence[bytes]) -> Iterator[bytes]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 
 from frazil.rest import catalog_routes as catalog
-from frazil.rest import planning_routes as planning
 from frazil.rest import server_routes as server
 from frazil.rest.routing import Route
 from frazil.wire.rest_messages import (
@@ -88,16 +87,14 @@ ROUTES: tuple[Route, ...] = (
         CommitTransactionRequest,
     ),
     # scans
-    Route(
-        "POST", f"{_TABLE}/plan", "planTableScan", planning.plan_table_scan, PlanTableScanRequest
-    ),
-    Route("GET", _PLAN, "fetchPlanningResult", planning.fetch_planning_result),
-    Route("DELETE", _PLAN, "cancelPlanning", planning.cancel_planning),
+    Route("POST", f"{_TABLE}/plan", "planTableScan", catalog.plan_table_scan, PlanTableScanRequest),
+    Route("GET", _PLAN, "fetchPlanningResult", catalog.fetch_planning_result),
+    Route("DELETE", _PLAN, "cancelPlanning", catalog.cancel_planning),
     Route(
         "POST",
         f"{_TABLE}/tasks",
         "fetchScanTasks",
-        planning.fetch_scan_tasks,
+        catalog.fetch_scan_tasks,
         FetchScanTasksRequest,
     ),
     # views

@@ -15,9 +15,9 @@ from urllib.parse import unquote_to_bytes
 from frazil.wire.errors import BadRequest, MethodNotAllowed, NotFound
 
 if TYPE_CHECKING:
-    from frazil.rest.app import RestApp
     from frazil.rest.call import Call
     from frazil.rest.reply import Reply
+    from frazil.rest.rest_app import RestApp
 
 _BROKEN_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 

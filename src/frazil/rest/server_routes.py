@@ -15,7 +15,7 @@ from frazil.wire.errors import ServiceUnavailable
 from frazil.wire.rest_messages import ConfigResponse
 
 if TYPE_CHECKING:
-    from frazil.rest.app import RestApp
+    from frazil.rest.rest_app import RestApp
 
 _log = logging.getLogger("frazil.rest")
 

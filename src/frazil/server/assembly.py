@@ -8,11 +8,12 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from frazil.commit.catalog.operations import Catalog
-from frazil.db.base import Database, DatabaseRefused, DatabaseUnavailable
+from frazil.db.base import DatabaseRefused, DatabaseUnavailable
 from frazil.db.connect import connect
+from frazil.db.rows import Database
 from frazil.db.sqlite import SqliteDatabase
 from frazil.plan.planner import PlanLimits, Planner
-from frazil.rest.app import AppSettings, RestApp
+from frazil.rest.rest_app import AppSettings, RestApp
 from frazil.server.listen import StartRefused
 from frazil.server.warehouse_storage import prepare_warehouse, s3_settings
 from frazil.settings import Settings, Token, all_tokens, extra_locations, warehouse_location

@@ -9,7 +9,7 @@ from types import FrameType
 
 import uvicorn
 
-from frazil.rest.app import RestApp
+from frazil.rest.rest_app import RestApp
 from frazil.server.assembly import open_app, use_tokens
 from frazil.server.file_reloads import Reload, reloading
 from frazil.server.http_protocol import BoundedHttpProtocol

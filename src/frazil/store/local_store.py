@@ -17,13 +17,14 @@ from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import TypeAlias
 
-from frazil.store import failures
+from frazil.store import store_failures
 from frazil.store.locations import parse_location
 from frazil.store.object_store import (
     ObjectExists,
     ObjectInfo,
     ObjectMissing,
     ObjectTooLarge,
+    Store,
     StoreError,
     check_range,
 )
@@ -43,7 +44,7 @@ _NewFile: TypeAlias = tuple[str, str, Sequence[bytes]]
 """The name of a file in its folder, its location and its content."""
 
 
-class LocalStore:
+class LocalStore(Store):
     """Implements `Store` for `file:` locations and plain absolute paths."""
 
     def __init__(self) -> None:
@@ -174,9 +175,6 @@ class LocalStore:
         for location in locations:
             with _translated("make the folder", location):
                 self._make_folder(_local_path(location))
-
-    def close(self) -> None:
-        """Do nothing: no file stays open between calls."""
 
     @contextmanager
     def _opened_folder(self, folder: str) -> Iterator[int]:
@@ -432,4 +430,4 @@ def _translated(action: str, location: str) -> Iterator[None]:
 
 def _failed(action: str, location: str, error: OSError) -> StoreError:
     message = f"cannot {action} {location}: {error.strerror or error}"
-    return StoreError(message, location=location, reason=failures.of_local(error))
+    return StoreError(message, location=location, reason=store_failures.of_local(error))

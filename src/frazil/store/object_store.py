@@ -7,6 +7,7 @@ returns only when the object is durable. If two writers use the same name, exact
 from __future__ import annotations
 
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -64,10 +65,27 @@ class ObjectInfo:
     modified_ms: int
 
 
-class Store(Protocol):
-    """A store of immutable objects. All methods block. Locations are full URLs, as in Iceberg
-    files."""
+class ObjectReader(Protocol):
+    """Reads objects, as `Store` does."""
 
+    def get(self, location: str, max_bytes: int | None = None) -> bytes:
+        """Return the whole object. Raise ObjectMissing or ObjectTooLarge."""
+
+    def get_range(self, location: str, offset: int, length: int) -> bytes:
+        """Return a part of an object. Raise ObjectMissing or StoreError."""
+
+    def size(self, location: str) -> int | None:
+        """Return the size of the object, or None if it does not exist."""
+
+
+class Store(ABC):
+    """A store of immutable objects. All methods block. Locations are full URLs, as in Iceberg
+    files.
+
+    The defaults suit a store that has no folders and makes each object durable in `put_new`.
+    """
+
+    @abstractmethod
     def put_new(self, location: str, chunks: Sequence[bytes]) -> None:
         """Write the chunks, one after another, as a new durable object. Raise ObjectExists."""
 
@@ -78,49 +96,6 @@ class Store(Protocol):
 
         Return the errors by location. All other objects are durable.
         """
-
-    def put_unsynced(self, location: str, chunks: Sequence[bytes]) -> None:
-        """Write as `put_new` does, but the object is durable only after `sync` of its location."""
-
-    def sync(self, locations: Iterable[str]) -> None:
-        """Make objects durable that `put_unsynced` wrote. After a failure none of them is
-        reliable."""
-
-    def get(self, location: str, max_bytes: int | None = None) -> bytes:
-        """Return the whole object. Raise ObjectMissing or ObjectTooLarge."""
-
-    def get_range(self, location: str, offset: int, length: int) -> bytes:
-        """Return a part of an object, at least one byte.
-
-        Raise ObjectMissing, or StoreError if the object ends before the part does.
-        """
-
-    def size(self, location: str) -> int | None:
-        """Return the size of the object, or None if it does not exist."""
-
-    def list(self, prefix: str) -> Iterator[ObjectInfo]:
-        """Iterate over all objects below the folder `prefix`, recursively and in any order."""
-
-    def delete(self, locations: Iterable[str]) -> None:
-        """Delete objects. A missing object is not an error."""
-
-    def make_folders(self, locations: Iterable[str]) -> None:
-        """Create folders if the store has folders; otherwise do nothing."""
-
-    def close(self) -> None:
-        """Release connections."""
-
-
-class SimpleStore:
-    """The methods of a `Store` that has no folders and makes each object durable in `put_new`."""
-
-    def put_new(self, location: str, chunks: Sequence[bytes]) -> None:
-        raise NotImplementedError
-
-    def put_many(
-        self, files: Mapping[str, Sequence[bytes]], executor: Executor
-    ) -> dict[str, Exception]:
-        """Call `put_new` for each object in parallel."""
         items = list(files.items())
         # This thread writes the last object, so that a single one needs no other thread.
         futures = {
@@ -140,13 +115,41 @@ class SimpleStore:
         return errors
 
     def put_unsynced(self, location: str, chunks: Sequence[bytes]) -> None:
+        """Write as `put_new` does, but the object is durable only after `sync` of its location."""
         self.put_new(location, chunks)
 
-    def sync(self, locations: Iterable[str]) -> None:
-        """Do nothing: objects are durable already."""
+    def sync(self, locations: Iterable[str]) -> None:  # noqa: B027
+        """Make objects durable that `put_unsynced` wrote. After a failure none of them is
+        reliable."""
 
-    def make_folders(self, locations: Iterable[str]) -> None:
-        """Do nothing: there are no folders."""
+    @abstractmethod
+    def get(self, location: str, max_bytes: int | None = None) -> bytes:
+        """Return the whole object. Raise ObjectMissing or ObjectTooLarge."""
+
+    @abstractmethod
+    def get_range(self, location: str, offset: int, length: int) -> bytes:
+        """Return a part of an object, at least one byte.
+
+        Raise ObjectMissing, or StoreError if the object ends before the part does.
+        """
+
+    @abstractmethod
+    def size(self, location: str) -> int | None:
+        """Return the size of the object, or None if it does not exist."""
+
+    @abstractmethod
+    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+        """Iterate over all objects below the folder `prefix`, recursively and in any order."""
+
+    @abstractmethod
+    def delete(self, locations: Iterable[str]) -> None:
+        """Delete objects. A missing object is not an error."""
+
+    def make_folders(self, locations: Iterable[str]) -> None:  # noqa: B027
+        """Create folders if the store has folders; otherwise do nothing."""
+
+    def close(self) -> None:  # noqa: B027
+        """Release connections."""
 
 
 _MAX_PROBE_BYTES = 1024

@@ -20,14 +20,14 @@ import obstore
 from obstore import store as obstore_store
 from obstore.exceptions import AlreadyExistsError, BaseError, GenericError
 
-from frazil.store import failures
+from frazil.store import store_failures
 from frazil.store.locations import ObjectAddress, parse_location
 from frazil.store.object_store import (
     ObjectExists,
     ObjectInfo,
     ObjectMissing,
     ObjectTooLarge,
-    SimpleStore,
+    Store,
     StoreError,
     check_range,
 )
@@ -62,7 +62,7 @@ class _Bucket:
     our own object and report that it exists. Here every attempt is counted."""
 
 
-class S3Store(SimpleStore):
+class S3Store(Store):
     """Implements `Store` for `s3:`, `s3a:` and `s3n:` locations."""
 
     def __init__(
@@ -283,4 +283,4 @@ def _failed(action: str, location: str, error: Exception, objects: int = 1) -> S
     reason = " ".join(str(error).partition("\n\nDebug source")[0].split())
     others = f" and {objects - 1} more objects" if objects > 1 else ""
     message = f"cannot {action} {location}{others}: {reason[:_SHOWN_CHARACTERS]}"
-    return StoreError(message, location=location, reason=failures.of_s3(error))
+    return StoreError(message, location=location, reason=store_failures.of_s3(error))

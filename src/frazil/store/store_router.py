@@ -15,7 +15,7 @@ from frazil.store.s3_settings import S3Settings
 from frazil.wire.errors import BadRequest
 
 
-class RoutingStore:
+class RoutingStore(Store):
     """Implements `Store` with one store for each scheme, opened when it is first used."""
 
     def __init__(self, openers: Mapping[str, Callable[[], Store]]) -> None:

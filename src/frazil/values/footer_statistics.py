@@ -172,7 +172,9 @@ class _Bounds:
 
     def add_all(self, chunks: Sequence[_Chunk], nans: Sequence[int] | None) -> None:
         for number, chunk in enumerate(chunks):
-            if _has_value(chunk, 0 if nans is None else nans[number]) and not self._add(chunk):
+            # Without a value that is neither null nor NaN, a chunk has no bounds.
+            without = (chunk.null_count or 0) + (0 if nans is None else nans[number])
+            if chunk.value_count > without and not self._add(chunk):
                 self._lower = self._upper = None
                 return
 
@@ -223,16 +225,8 @@ class _Bounds:
             return True, False
         if self._created_by.startswith(_WRITERS_OF_UNCUT_BOUNDS):
             return True, False
-        return False, max(map(_byte_length, (lower, upper))) >= _MIN_CUT_BYTES
-
-
-def _has_value(chunk: _Chunk, nan_count: int) -> bool:
-    """Whether a chunk may have a value that is neither null nor NaN."""
-    return chunk.value_count > (chunk.null_count or 0) + nan_count
-
-
-def _byte_length(value: str | bytes) -> int:
-    return len(value.encode() if isinstance(value, str) else value)
+        texts = (value.encode() if isinstance(value, str) else value for value in (lower, upper))
+        return False, max(map(len, texts)) >= _MIN_CUT_BYTES
 
 
 # --- values -------------------------------------------------------------------------------------

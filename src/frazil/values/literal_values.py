@@ -19,14 +19,6 @@ from frazil.values.types import DecimalType, Type, TypeId
 
 _MAX_OFFSET_HOURS: Final = 18
 _NANOS: Final = frozenset({TypeId.TIMESTAMP_NS, TypeId.TIMESTAMPTZ_NS})
-_INTEGERS: Final = _NANOS | {
-    TypeId.INT,
-    TypeId.LONG,
-    TypeId.DATE,
-    TypeId.TIME,
-    TypeId.TIMESTAMP,
-    TypeId.TIMESTAMPTZ,
-}
 
 
 class OutOfRange(Enum):
@@ -79,7 +71,7 @@ def _to_type(value: Any, type_: Type) -> Any:
         return _to_decimal(value, type_)
     if kind in (TypeId.FLOAT, TypeId.DOUBLE):
         return _to_float(value, type_)
-    if isinstance(value, int) and kind in _INTEGERS:
+    if isinstance(value, int) and kind in single_value.INT_BITS:
         # As in Java, a number for a nanosecond timestamp counts microseconds.
         number = value * temporal.NANOS_PER_MICRO if kind in _NANOS else value
         return _in_range(number, type_)

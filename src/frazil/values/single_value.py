@@ -25,7 +25,7 @@ from frazil.values.types import (
     TypeId,
 )
 
-_INT_BITS: Final = {
+INT_BITS: Final = {
     TypeId.INT: 32,
     TypeId.DATE: 32,
     TypeId.LONG: 64,
@@ -35,6 +35,7 @@ _INT_BITS: Final = {
     TypeId.TIMESTAMP_NS: 64,
     TypeId.TIMESTAMPTZ_NS: 64,
 }
+"""The types whose values are integers of a fixed size."""
 _EXACT: Final = Context(prec=200)
 _HEX: Final = frozenset("0123456789abcdefABCDEF")
 
@@ -96,7 +97,7 @@ def check_value(type_: Type, value: Any) -> None:
         raise _misfit(type_, value)
     if isinstance(value, bool) and type_.type_id is not TypeId.BOOLEAN:
         raise _misfit(type_, value)
-    bits = _INT_BITS.get(type_.type_id)
+    bits = INT_BITS.get(type_.type_id)
     if bits is not None and not -(1 << (bits - 1)) <= value < 1 << (bits - 1):
         raise InvalidValue(f"{_shown(value)} does not fit in the {bits} bits of {type_.short_name}")
     if type_.type_id is TypeId.TIME and not 0 <= value < temporal.MICROS_PER_DAY:
@@ -121,7 +122,7 @@ _PYTHON_TYPES: Final[dict[TypeId, type[Any]]] = {
     TypeId.STRUCT: dict,
     TypeId.LIST: list,
     TypeId.MAP: list,
-    **dict.fromkeys(_INT_BITS, int),
+    **dict.fromkeys(INT_BITS, int),
 }
 
 
@@ -318,7 +319,7 @@ _JSON_WRITERS: Final[dict[TypeId, Callable[[Type, Any], Any]]] = {
 
 
 def _unpack_int(type_: Type, data: bytes) -> int:
-    width = _INT_BITS[type_.type_id] // 8
+    width = INT_BITS[type_.type_id] // 8
     if len(data) == 4 and width == 8:
         return _promoted(type_, int.from_bytes(data, "little", signed=True))
     if len(data) != width:
@@ -365,7 +366,7 @@ def _unpack_fixed(type_: Type, data: bytes) -> bytes:
 
 
 def _pack_int(type_: Type, value: int) -> bytes:
-    return value.to_bytes(_INT_BITS[type_.type_id] // 8, "little", signed=True)
+    return value.to_bytes(INT_BITS[type_.type_id] // 8, "little", signed=True)
 
 
 def _pack_float(type_: Type, value: float) -> bytes:
@@ -383,7 +384,7 @@ def _unpack_boolean(type_: Type, data: bytes) -> bool:
 
 _BINARY_READERS: Final[dict[TypeId, Callable[[Type, bytes], Any]]] = {
     TypeId.BOOLEAN: _unpack_boolean,
-    **dict.fromkeys(_INT_BITS, _unpack_int),
+    **dict.fromkeys(INT_BITS, _unpack_int),
     TypeId.FLOAT: _unpack_float,
     TypeId.DOUBLE: _unpack_float,
     TypeId.DECIMAL: _unpack_decimal,
@@ -397,7 +398,7 @@ _BINARY_READERS: Final[dict[TypeId, Callable[[Type, bytes], Any]]] = {
 
 _BINARY_WRITERS: Final[dict[TypeId, Callable[[Type, Any], bytes]]] = {
     TypeId.BOOLEAN: lambda _, value: b"\x01" if value else b"\x00",
-    **dict.fromkeys(_INT_BITS, _pack_int),
+    **dict.fromkeys(INT_BITS, _pack_int),
     TypeId.FLOAT: _pack_float,
     TypeId.DOUBLE: _pack_float,
     TypeId.DECIMAL: lambda _, value: min_big_endian(unscaled(value)),

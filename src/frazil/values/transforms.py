@@ -10,10 +10,8 @@ import difflib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from decimal import Decimal
 from functools import lru_cache
 from typing import Any, ClassVar, Final
-from uuid import UUID
 
 from frazil.values import temporal
 from frazil.values.single_value import (
@@ -292,25 +290,13 @@ def _long_bytes(value: int) -> bytes:
     return value.to_bytes(8, "little", signed=True)
 
 
-def _nanos_bytes(value: int) -> bytes:
-    return _long_bytes(value // temporal.NANOS_PER_MICRO)
-
-
-def _decimal_bytes(value: Decimal) -> bytes:
-    return min_big_endian(unscaled(value))
-
-
-def _uuid_bytes(value: UUID) -> bytes:
-    return value.bytes
-
-
 _HASHED_BYTES: Final[dict[TypeId, Callable[[Any], bytes]]] = {
     **dict.fromkeys((TypeId.INT, TypeId.LONG, TypeId.DATE, TypeId.TIME), _long_bytes),
     **dict.fromkeys((TypeId.TIMESTAMP, TypeId.TIMESTAMPTZ), _long_bytes),
-    **dict.fromkeys(_NANO_TIMESTAMPS, _nanos_bytes),
-    TypeId.DECIMAL: _decimal_bytes,
+    **dict.fromkeys(_NANO_TIMESTAMPS, lambda nanos: _long_bytes(nanos // temporal.NANOS_PER_MICRO)),
+    TypeId.DECIMAL: lambda value: min_big_endian(unscaled(value)),
     TypeId.STRING: str.encode,
-    TypeId.UUID: _uuid_bytes,
+    TypeId.UUID: lambda value: value.bytes,
     TypeId.FIXED: bytes,
     TypeId.BINARY: bytes,
 }

@@ -15,8 +15,8 @@ from typing import Any, cast
 
 import pytest
 
-from frazil.db.base import Database
 from frazil.db.connect import connect
+from frazil.db.rows import Database
 from tests.commit.finegrained.conftest import fast_folder
 from tests.commit.finegrained.requests import TRUE, append, delete, overwrite
 from tests.commit.finegrained.tables import Answer, Table, new_key

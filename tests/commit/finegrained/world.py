@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from frazil.commit.catalog.operations import Catalog
-from frazil.db.base import Database
+from frazil.db.rows import Database
 from frazil.plan.planner import PlanLimits, Planner
-from frazil.rest.app import AppSettings, RestApp
 from frazil.rest.call import Message
+from frazil.rest.rest_app import AppSettings, RestApp
 from frazil.server.assembly import PLAN_SECRET
 from frazil.store.local_store import LocalStore
 from frazil.store.locations import AllowedLocations

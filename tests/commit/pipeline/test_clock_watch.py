@@ -13,7 +13,7 @@ import pytest
 
 from frazil.commit.pipeline.clock_watch import ClockWatch
 from frazil.commit.snapshot import commit_environment
-from frazil.db.base import Database
+from frazil.db.rows import Database
 from frazil.wire.errors import BadRequest
 from tests.commit.requests import Driver, append, head_is, set_property
 

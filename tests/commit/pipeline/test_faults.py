@@ -10,19 +10,19 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from frazil.commit.pipeline.table_queues import QueueLimits
 from frazil.db.base import (
-    Database,
     DatabaseUnavailable,
     OutcomeUnknown,
     SwapLost,
     Transaction,
     TransactionOutcome,
 )
+from frazil.db.rows import Database
 from frazil.store.local_store import LocalStore
 from frazil.store.object_store import StoreError
 from frazil.wire.errors import CommitStateUnknown, TooManyRequests
@@ -115,7 +115,7 @@ def faulty(database: Database) -> FaultyDatabase:
 
 @pytest.fixture
 def driver(make_catalog: CatalogFactory, faulty: FaultyDatabase) -> Iterator[Driver]:
-    driver = make_catalog(database=faulty)
+    driver = make_catalog(database=cast(Database, faulty))
     driver.create_namespace("ns")
     driver.create_table("t")
     driver.create_table("u")

@@ -11,10 +11,9 @@ from typing import cast
 
 import pytest
 
-from frazil.db.sqlite import SqliteDatabase
-from frazil.db.sqlite_writer import SqliteStatements, Written
+from frazil.db.sqlite import SqliteDatabase, SqliteStatements, Written
 from frazil.store.local_store import LocalStore
-from frazil.store.object_store import SimpleStore, StoreError
+from frazil.store.object_store import Store, StoreError
 from frazil.wire.errors import ServiceUnavailable, TooManyRequests
 from tests.commit.conftest import CatalogFactory
 from tests.commit.requests import Driver, append, set_property
@@ -44,7 +43,7 @@ class FailingStore(LocalStore):
     def put_many(
         self, files: Mapping[str, Sequence[bytes]], executor: Executor
     ) -> dict[str, Exception]:
-        return SimpleStore.put_many(cast(SimpleStore, self), files, executor)
+        return Store.put_many(cast(Store, self), files, executor)
 
     def _check(self, location: str) -> None:
         if self.fails(location):

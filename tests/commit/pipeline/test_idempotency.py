@@ -11,7 +11,7 @@ from concurrent.futures import wait
 import pytest
 
 from frazil.commit.pipeline.catalog_answers import NoContent, ReplayedError, TransactionAnswer
-from frazil.db.base import Database
+from frazil.db.rows import Database
 from frazil.wire.errors import (
     AlreadyExists,
     BadRequest,

@@ -12,13 +12,8 @@ from typing import Any, cast
 import pytest
 
 from frazil.commit.pipeline.catalog_answers import Answer, TableAnswer, TransactionAnswer
-from frazil.db.base import (
-    Database,
-    DatabaseUnavailable,
-    Relation,
-    Transaction,
-    TransactionOutcome,
-)
+from frazil.db.base import DatabaseUnavailable, Relation, Transaction, TransactionOutcome
+from frazil.db.rows import Database
 from frazil.store.local_store import LocalStore
 from frazil.wire.errors import CommitFailed
 from frazil.wire.identifiers import Identifier

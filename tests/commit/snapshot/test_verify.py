@@ -22,7 +22,6 @@ from frazil.commit.snapshot.file_verification import (
     verification,
     verify_files,
 )
-from frazil.commit.snapshot.file_writer import PendingStore
 from frazil.format.metadata.content_files import (
     EQUALITY_DELETES,
     POSITION_DELETES,
@@ -782,13 +781,6 @@ class Down(MemoryStore):
 def test_a_store_that_does_not_answer_proves_nothing() -> None:
     with pytest.raises(StoreError):
         verify_files(table("exists"), [data_file("memory://verify/a", 1)], [], Down())
-
-
-def test_files_of_the_same_group_are_there_already(memory: Place) -> None:
-    content = parquet()
-    location = f"{memory.root}/pending.parquet"
-    store = PendingStore(memory.store, {location: content})
-    verify_files(table(), [data_file(location, len(content))], [], store)
 
 
 class Vanishing(MemoryStore):

@@ -8,7 +8,7 @@ import pytest
 
 from frazil.format.avro.avro_files import MANIFEST_LIMITS, AvroWriter, open_avro
 from frazil.format.avro.avro_schema import record_schema
-from frazil.format.avro.avro_types import write_long
+from frazil.format.avro.avro_types import encode_long
 
 SCHEMA = record_schema(
     json.dumps(
@@ -23,7 +23,7 @@ SCHEMA = record_schema(
 
 def record(content: bytes) -> bytes:
     out = bytearray()
-    write_long(out, len(content))
+    out += encode_long(len(content))
     return bytes(out + content)
 
 

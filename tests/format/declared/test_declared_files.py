@@ -84,12 +84,14 @@ def declared(content: str = "data", **members: Any) -> bytes:
 
 
 def data(metadata: TableMetadata, **members: Any) -> DataFile:
-    return DeclaredFiles(metadata).data_file(_DATA.decode(declared(**members)), PLACE)
+    (file,) = DeclaredFiles(metadata).data_files([_DATA.decode(declared(**members))], PLACE)
+    return file
 
 
 def delete(metadata: TableMetadata, content: str, **members: Any) -> DeleteFile:
-    file = _DELETE.decode(declared(content, **members))
-    return DeclaredFiles(metadata).delete_file(file, PLACE)
+    sent = _DELETE.decode(declared(content, **members))
+    (file,) = DeclaredFiles(metadata).delete_files([sent], PLACE)
+    return file
 
 
 def refusal(metadata: TableMetadata, content: str = "data", **members: Any) -> str:
@@ -106,7 +108,7 @@ def field_map(values: dict[int, Any]) -> dict[str, Any]:
 
 
 def assert_at(message: str, field: str, *parts: str) -> None:
-    assert message.startswith(f"{PLACE} ({PATH}).{field}: "), message
+    assert message.startswith(f"{PLACE}[0] ({PATH}).{field}: "), message
     for part in parts:
         assert part in message
 
@@ -265,10 +267,11 @@ def test_partition_values_that_do_not_fit_are_named(
 def test_a_remembered_tuple_lets_nothing_else_in() -> None:
     """True, 1 and 1.0 are equal in Python, but only 1 is an int."""
     converter = DeclaredFiles(table_of(["int"], [(1, "identity")]))
-    assert converter.data_file(_DATA.decode(declared(partition=[1])), PLACE).partition == (1,)
+    (file,) = converter.data_files([_DATA.decode(declared(partition=[1]))], PLACE)
+    assert file.partition == (1,)
     for other in (True, 1.0):
         with pytest.raises(BadRequest, match="is not a int value"):
-            converter.data_file(_DATA.decode(declared(partition=[other])), PLACE)
+            converter.data_files([_DATA.decode(declared(partition=[other]))], PLACE)
 
 
 def test_zero_and_minus_zero_stay_two_partitions() -> None:

@@ -30,8 +30,6 @@ from frazil.format.avro.avro_schema import RecordSchema, record_schema
 from frazil.format.avro.avro_types import UnreadableAvro
 from frazil.format.manifest import entry_decoder
 from frazil.format.manifest.manifest_columns import (
-    NO_SNAPSHOT,
-    NONE,
     ManifestColumns,
     content_files,
     data_files_of,
@@ -42,7 +40,7 @@ from frazil.format.manifest.manifest_columns import (
 )
 from frazil.format.manifest.manifest_encoder import ManifestEncoder
 from frazil.format.manifest.manifest_entries import inherited, read_manifest
-from frazil.format.manifest.manifest_fields import ADDED, DELETED, EXISTING
+from frazil.format.manifest.manifest_fields import ADDED, DELETED, EXISTING, NO_SNAPSHOT, NONE
 from frazil.format.manifest.manifest_list import DATA, DELETES, ManifestFile
 from frazil.format.manifest.manifest_writer import RollingManifestWriter
 from frazil.format.metadata.content_files import (

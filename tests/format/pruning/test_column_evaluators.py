@@ -23,7 +23,8 @@ from frazil.format.expr.expression_binding import (
     BoundTransform,
     BoundUnaryPredicate,
 )
-from frazil.format.manifest.manifest_columns import RowMetrics, decode_columns
+from frazil.format.manifest.entry_fields import RowMetrics
+from frazil.format.manifest.manifest_columns import decode_columns
 from frazil.format.pruning.column_evaluators import (
     inclusive_column_evaluator,
     inclusive_mask,
@@ -43,9 +44,8 @@ from tests.format.metric_worlds import ALL, FIELD_ID, Column, rows_of, tree_of
 def check(expression: Expression, rows: Sequence[RowMetrics], metrics: MetricColumns) -> None:
     may = [inclusive_metrics_evaluator(expression)(row) for row in rows]
     must = [strict_metrics_evaluator(expression)(row) for row in rows]
-    record_count = metrics.record_count
-    assert inclusive_mask(expression, metrics, record_count).tolist() == may
-    assert strict_mask(expression, metrics, record_count).tolist() == must
+    assert inclusive_mask(expression, metrics).tolist() == may
+    assert strict_mask(expression, metrics).tolist() == must
 
 
 @pytest.mark.parametrize("column", ALL.values(), ids=list(ALL))
@@ -122,7 +122,7 @@ def answers(expression: Expression, files: Sequence[RowMetrics]) -> tuple[list[b
     check(expression, files, metrics)
     return (
         inclusive_column_evaluator(expression)(metrics).tolist(),
-        strict_mask(expression, metrics, metrics.record_count).tolist(),
+        strict_mask(expression, metrics).tolist(),
     )
 
 

@@ -17,12 +17,11 @@ from hypothesis import strategies as st
 
 from frazil.format.expr.expression_binding import bind
 from frazil.format.expr.projection import inclusive_projection, strict_projection
-from frazil.format.manifest.manifest_list import PartitionSummary
+from frazil.format.manifest.manifest_list import PartitionSummary, is_nan
 from frazil.format.metadata.partition_spec import PartitionSpec, parse_partition_spec
 from frazil.format.metadata.schema import parse_schema
 from frazil.format.pruning.evaluators import (
     inclusive_metrics_evaluator,
-    is_nan,
     manifest_evaluator,
     partition_evaluator,
     strict_metrics_evaluator,

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from frazil.format.avro.avro_files import MANIFEST_LIMITS, AvroWriter, open_avro, write_avro
 from frazil.format.avro.avro_schema import record_schema
 from frazil.format.avro.avro_types import UnreadableAvro
-from frazil.format.manifest.manifest_columns import RowMetrics, decode_columns
+from frazil.format.manifest.entry_fields import RowMetrics
+from frazil.format.manifest.manifest_columns import decode_columns
 from frazil.format.manifest.manifest_fields import ADDED
 from frazil.format.metadata.content_files import DataFile
 from frazil.format.pruning import metric_decoder

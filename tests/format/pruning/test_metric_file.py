@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import random
-import struct
 import zlib
 
 import numpy as np
 import pytest
 
 from frazil.format.manifest.manifest_columns import ManifestColumns, decode_columns
-from frazil.format.pruning import metric_decoder
+from frazil.format.pruning import cached_columns, metric_decoder
 from frazil.format.pruning.cached_columns import metrics_from_bytes, metrics_to_bytes
 from frazil.format.pruning.metric_columns import MetricColumns, SparseField
 from frazil.format.pruning.metric_decoder import decode_manifest, decode_metrics
@@ -95,13 +94,13 @@ def test_damage_is_found() -> None:
 def test_a_head_that_does_not_fit_its_arrays_is_refused_or_read(seed: int) -> None:
     """The checksum is valid, as after a bug in another version."""
     rng = random.Random(seed)
-    frame = struct.Struct("<15sBIQ")
-    magic, version, _, head_size = frame.unpack_from(CONTENT)
+    frame = cached_columns._FRAME
+    magic, version, _ = frame.unpack_from(CONTENT)
     body = bytearray(CONTENT[frame.size :])
     for _ in range(3):
-        body[rng.randrange(head_size)] = rng.randrange(256)
-    forged = frame.pack(magic, version, zlib.crc32(body), head_size) + bytes(body)
+        body[rng.randrange(len(body))] = rng.randrange(256)
+    forged = frame.pack(magic, version, zlib.crc32(body)) + bytes(body)
     found = read(forged)
     assert found is None or len(found) == 400
-    later = frame.pack(magic, version + 1, zlib.crc32(body), head_size) + bytes(body)
+    later = frame.pack(magic, version + 1, zlib.crc32(body)) + bytes(body)
     assert read(later) is None

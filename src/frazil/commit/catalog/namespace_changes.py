@@ -9,13 +9,8 @@ from frazil.commit.pipeline.catalog_answers import JsonAnswer, NoContent
 from frazil.commit.pipeline.idempotency import key_row
 from frazil.commit.pipeline.pending_requests import Attempt, Operation
 from frazil.commit.snapshot.table_locations import TableLocations
-from frazil.db.base import (
-    Change,
-    CreateNamespace,
-    Database,
-    DropNamespace,
-    SetNamespaceProperties,
-)
+from frazil.db.base import Change, CreateNamespace, DropNamespace, SetNamespaceProperties
+from frazil.db.rows import Database
 from frazil.store.locations import default_namespace_location, table_location_in
 from frazil.wire.errors import NoSuchNamespace
 from frazil.wire.frazil_properties import check_properties_of

@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Concatenate, ParamSpec
 
 from frazil.commit.catalog.namespace_changes import Namespaces
 from frazil.commit.catalog.relation_lifecycle import Tables, Views
@@ -23,6 +22,7 @@ from frazil.commit.pipeline.clock_watch import ClockWatch
 from frazil.commit.pipeline.commit_batch import BatchTools
 from frazil.commit.pipeline.commit_loop import CommitLoop, database_unavailable
 from frazil.commit.pipeline.commit_metrics import CommitCounts, CommitMetrics
+from frazil.commit.pipeline.created_tables import TableCreation
 from frazil.commit.pipeline.health import Health
 from frazil.commit.pipeline.idempotency import Idempotency
 from frazil.commit.pipeline.pending_requests import (
@@ -33,13 +33,13 @@ from frazil.commit.pipeline.pending_requests import (
     PendingCommit,
 )
 from frazil.commit.pipeline.relation_kinds import RelationChange, TableKind, ViewKind
-from frazil.commit.pipeline.table_creation import TableCreation
 from frazil.commit.pipeline.table_queues import Pauses, QueueLimits, Queues
 from frazil.commit.snapshot.apply_request import asserts_ref, is_create, is_fine_grained
 from frazil.commit.snapshot.commit_environment import Environments
 from frazil.commit.snapshot.file_writer import FileWriter
 from frazil.commit.snapshot.table_locations import TableLocations
-from frazil.db.base import Database, DatabaseUnavailable, Kind, Relation
+from frazil.db.base import DatabaseUnavailable, Kind, Relation
+from frazil.db.rows import Database
 from frazil.read.counters import CacheCounts
 from frazil.read.manifest_cache import ManifestCache, ManifestReader
 from frazil.read.metadata_cache import MetadataCache
@@ -56,8 +56,6 @@ from frazil.wire.rest_messages import (
     RegisterTableRequest,
     RegisterViewRequest,
 )
-
-P = ParamSpec("P")
 
 logger = logging.getLogger("frazil.commit")
 
@@ -134,7 +132,9 @@ class Catalog:
     def create_namespace(
         self, context: Context, namespace: Namespace, properties: dict[str, str]
     ) -> Answer:
-        return self._run_here(context, self._namespaces.create, namespace, properties)
+        return self._run_here(
+            context, lambda own: self._namespaces.create(own, namespace, properties)
+        )
 
     def update_namespace_properties(
         self,
@@ -143,10 +143,12 @@ class Catalog:
         removals: Sequence[str],
         updates: dict[str, str],
     ) -> Answer:
-        return self._run_here(context, self._namespaces.update, namespace, removals, updates)
+        return self._run_here(
+            context, lambda own: self._namespaces.update(own, namespace, removals, updates)
+        )
 
     def drop_namespace(self, context: Context, namespace: Namespace) -> Answer:
-        return self._run_here(context, self._namespaces.drop, namespace)
+        return self._run_here(context, lambda own: self._namespaces.drop(own, namespace))
 
     # --- reading tables and views ------------------------------------------------------------
 
@@ -196,34 +198,26 @@ class Catalog:
     def create_table(
         self, context: Context, identifier: Identifier, request: CreateTableRequest
     ) -> Answer:
-        return self._run_here(context, self._tables.create, identifier, request)
+        return self._run_here(context, lambda own: self._tables.create(own, identifier, request))
 
     def register_table(
         self, context: Context, identifier: Identifier, request: RegisterTableRequest
     ) -> Answer:
-        return self._run_here(context, self._tables.register, identifier, request)
+        return self._run_here(context, lambda own: self._tables.register(own, identifier, request))
 
     def create_view(
         self, context: Context, identifier: Identifier, request: CreateViewRequest
     ) -> Answer:
-        return self._run_here(context, self._views.create, identifier, request)
+        return self._run_here(context, lambda own: self._views.create(own, identifier, request))
 
     def register_view(
         self, context: Context, identifier: Identifier, request: RegisterViewRequest
     ) -> Answer:
-        return self._run_here(context, self._views.register, identifier, request)
+        return self._run_here(context, lambda own: self._views.register(own, identifier, request))
 
-    def _run_here(
-        self,
-        context: Context,
-        prepare: Callable[Concatenate[Operation, P], Attempt],
-        *args: P.args,
-        **kwargs: P.kwargs,
-    ) -> Answer:
+    def _run_here(self, context: Context, prepare: Callable[[Operation], Attempt]) -> Answer:
         """Run an operation on this thread, because it needs no table's queue."""
-        operation = Operation(
-            context=context, prepare=lambda operation: prepare(operation, *args, **kwargs)
-        )
+        operation = Operation(context=context, prepare=prepare)
         running = self._idempotency.join(context, operation.future)
         if running is not None:
             return running.result()
@@ -270,10 +264,9 @@ class Catalog:
             dropped.append(row)
             return NoContent()
 
-        def prepare(operation: Operation) -> Attempt:
-            return self._tables.drop(operation, identifier, answer=answer)
-
-        operation = Operation(context=context, prepare=prepare)
+        operation = Operation(
+            context=context, prepare=lambda own: self._tables.drop(own, identifier, answer=answer)
+        )
         if not purge:
             return self._submit([identifier], operation)
         answered: Future[Answer] = Future()
@@ -281,20 +274,28 @@ class Catalog:
         return self._submit([identifier], operation, answered)
 
     def unregister_table(self, context: Context, identifier: Identifier) -> Future[Answer]:
-        return self._submit_operation(self._tables.unregister, context, identifier)
+        return self._submit_operation(
+            context, identifier, lambda own: self._tables.unregister(own, identifier)
+        )
 
     def rename_table(
         self, context: Context, source: Identifier, destination: Identifier
     ) -> Future[Answer]:
-        return self._submit_operation(self._tables.rename, context, source, destination)
+        return self._submit_operation(
+            context, source, lambda own: self._tables.rename(own, source, destination)
+        )
 
     def drop_view(self, context: Context, identifier: Identifier) -> Future[Answer]:
-        return self._submit_operation(self._views.drop, context, identifier)
+        return self._submit_operation(
+            context, identifier, lambda own: self._views.drop(own, identifier)
+        )
 
     def rename_view(
         self, context: Context, source: Identifier, destination: Identifier
     ) -> Future[Answer]:
-        return self._submit_operation(self._views.rename, context, source, destination)
+        return self._submit_operation(
+            context, source, lambda own: self._views.rename(own, source, destination)
+        )
 
     def _submit_commit(
         self,
@@ -316,19 +317,10 @@ class Catalog:
         return self._submit([identifier], pending)
 
     def _submit_operation(
-        self,
-        prepare: Callable[Concatenate[Operation, Identifier, P], Attempt],
-        context: Context,
-        identifier: Identifier,
-        *args: P.args,
-        **kwargs: P.kwargs,
+        self, context: Context, identifier: Identifier, prepare: Callable[[Operation], Attempt]
     ) -> Future[Answer]:
         """Queue an operation on a table or view."""
-        operation = Operation(
-            context=context,
-            prepare=lambda operation: prepare(operation, identifier, *args, **kwargs),
-        )
-        return self._submit([identifier], operation)
+        return self._submit([identifier], Operation(context=context, prepare=prepare))
 
     def _submit(
         self,

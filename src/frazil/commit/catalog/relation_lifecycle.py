@@ -20,10 +20,10 @@ from frazil.commit.pipeline.catalog_answers import (
     TableAnswer,
     ViewAnswer,
 )
+from frazil.commit.pipeline.created_tables import TableCreation, metadata_of_create
 from frazil.commit.pipeline.idempotency import key_row
 from frazil.commit.pipeline.pending_requests import Attempt, Context, Operation
 from frazil.commit.pipeline.relation_kinds import missing
-from frazil.commit.pipeline.table_creation import TableCreation, metadata_of_create
 from frazil.commit.snapshot.commit_environment import now_ms
 from frazil.commit.snapshot.file_writer import NextFile, view_file
 from frazil.commit.snapshot.stream_epochs import branches_moved_back
@@ -31,7 +31,6 @@ from frazil.commit.snapshot.table_locations import TableLocations, check_uuid, r
 from frazil.db.base import (
     Change,
     CreateRelation,
-    Database,
     DropRelation,
     EventRow,
     KeyRow,
@@ -40,6 +39,7 @@ from frazil.db.base import (
     SwapRelation,
 )
 from frazil.db.changes import name_taken
+from frazil.db.rows import Database
 from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.format.metadata.view_builder import new_view
 from frazil.format.metadata.view_metadata import ViewMetadata

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from frazil.commit.snapshot.commit_environment import now_ms
-from frazil.db.base import Database
+from frazil.db.rows import Database
 from frazil.wire.identifiers import Identifier
 
 logger = logging.getLogger("frazil.clock")

@@ -19,10 +19,10 @@ import msgspec
 
 from frazil.commit.pipeline.catalog_answers import Answer, TableAnswer, TransactionAnswer
 from frazil.commit.pipeline.clock_watch import TOLERANCE_MS, ClockWatch
+from frazil.commit.pipeline.created_tables import CreatedTable
 from frazil.commit.pipeline.idempotency import KeptCommit, commit_row, transaction_row
 from frazil.commit.pipeline.pending_requests import Attempt, Outcome, PendingCommit, Work
 from frazil.commit.pipeline.relation_kinds import RelationChange
-from frazil.commit.pipeline.table_creation import CreatedTable
 from frazil.commit.pipeline.table_queues import Pauses
 from frazil.commit.snapshot.apply_request import Applied
 from frazil.commit.snapshot.commit_environment import Environment, Environments, now_ms
@@ -31,13 +31,13 @@ from frazil.commit.snapshot.stream_epochs import Streams, committed_json
 from frazil.db.base import (
     Change,
     CreateRelation,
-    Database,
     EventRow,
     KeyRow,
     Relation,
     SwapRelation,
     Transaction,
 )
+from frazil.db.rows import Database
 from frazil.wire.errors import CommitFailed, FrazilError
 from frazil.wire.identifiers import Identifier
 
@@ -116,7 +116,7 @@ class Batch:
             self._head(identifier, row)
             for identifier, row in zip(self.identifiers, rows, strict=True)
         ]
-        times_ms = [self._time_ms(head) for head in heads]
+        times_ms = [0 if head.base is None else self._kind.time_ms(head.base) for head in heads]
         ahead_ms = max(times_ms) - now_ms()
         if ahead_ms > TOLERANCE_MS or self._tools.clock.tables_ahead:
             self._tools.clock.saw_tables(zip(self.identifiers, times_ms, strict=True))
@@ -154,9 +154,6 @@ class Batch:
         streams = Streams(table_uuid, self._tools.database.stream)
         environment = self._tools.environments.round(table_uuid, streams)
         return _Head(identifier, row, base, base, environment, streams)
-
-    def _time_ms(self, head: _Head) -> int:
-        return 0 if head.base is None else self._kind.time_ms(head.base)
 
     # --- judge -------------------------------------------------------------------------------
 

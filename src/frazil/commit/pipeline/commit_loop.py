@@ -12,7 +12,7 @@ import logging
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol
+from typing import TypeAlias
 
 from frazil.commit.pipeline.commit_batch import Batch, BatchTools
 from frazil.commit.pipeline.commit_metrics import CommitMetrics
@@ -22,7 +22,6 @@ from frazil.commit.pipeline.pending_requests import Attempt, Operation, Pending,
 from frazil.commit.snapshot.file_writer import FileWriter, Writing, not_written
 from frazil.db.base import (
     Committed,
-    Database,
     DatabaseUnavailable,
     KeysTaken,
     OutcomeUnknown,
@@ -32,6 +31,7 @@ from frazil.db.base import (
     Transaction,
     TransactionOutcome,
 )
+from frazil.db.rows import Database, Session
 from frazil.wire.errors import CommitStateUnknown, Forbidden, FrazilError, TooManyRequests
 from frazil.wire.identifiers import Identifier
 
@@ -45,10 +45,7 @@ GIVE_UP_AFTER_S = 60.0
 RESOLVE_TIMEOUT_S = 20.0
 
 
-class Committer(Protocol):
-    """A database, or a session that has locked rows."""
-
-    def commit(self, transaction: Transaction) -> TransactionOutcome: ...
+Committer: TypeAlias = Database | Session
 
 
 class CommitLoop:

@@ -19,7 +19,8 @@ from functools import partial
 from secrets import token_bytes
 from typing import Final
 
-from frazil.db.base import Database, DatabaseFailure
+from frazil.db.base import DatabaseFailure
+from frazil.db.rows import Database
 from frazil.store.locations import AllowedLocations
 from frazil.store.object_store import Store, StoreError
 from frazil.wire.errors import BadRequest, TooManyRequests

@@ -31,7 +31,8 @@ from frazil.commit.pipeline.catalog_answers import (
 )
 from frazil.commit.pipeline.pending_requests import Context, Pending
 from frazil.commit.pipeline.relation_kinds import missing
-from frazil.db.base import Database, DatabaseUnavailable, KeyRow, Kind
+from frazil.db.base import DatabaseUnavailable, KeyRow, Kind
+from frazil.db.rows import Database
 from frazil.read.metadata_cache import MetadataCache
 from frazil.wire.errors import (
     CommitFailed,

@@ -14,7 +14,7 @@ from frazil.commit.pipeline.catalog_answers import (
     TableAnswer,
     ViewAnswer,
 )
-from frazil.commit.pipeline.table_creation import CreatedTable, TableCreation
+from frazil.commit.pipeline.created_tables import CreatedTable, TableCreation
 from frazil.commit.snapshot.apply_request import (
     Applied,
     added_snapshots,

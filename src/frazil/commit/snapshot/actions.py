@@ -25,9 +25,8 @@ from frazil.commit.snapshot.snapshot_builder import (
     build_snapshot,
 )
 from frazil.commit.snapshot.vector_rebase import vector_rebase
-from frazil.commit.validate.clauses import check_validations
+from frazil.commit.validate.clauses import check_deletion_vectors, check_validations
 from frazil.commit.validate.conflict_reports import Scope, check_base
-from frazil.commit.validate.deletion_vector_checks import check_deletion_vectors
 from frazil.format.avro.avro_types import UnreadableAvro
 from frazil.format.declared.declared_files import DeclaredFiles
 from frazil.format.manifest.manifest_list import DATA, DELETES

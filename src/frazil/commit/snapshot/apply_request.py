@@ -8,7 +8,7 @@ request is applied to the new head.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeAlias, TypeVar
 
 import msgspec
@@ -93,7 +93,7 @@ def apply_request(
             if done is not None:
                 return Applied(base, done, already_committed=True)
         check_requirements(base, request.requirements)
-    applied = _apply_updates(base, updates, environment.with_summary(summary_of(once)))
+    applied = _apply_updates(base, updates, replace(environment, summary=summary_of(once)))
     classic = committed_snapshots(applied.metadata, added_snapshots(updates))
     committed = (*classic, *applied.committed)
     streams: tuple[StreamRow, ...] = ()

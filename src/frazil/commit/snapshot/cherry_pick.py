@@ -213,7 +213,7 @@ class _Pick:
             for manifest in self.action.environment.reader.manifest_list(snapshot).manifests
             if manifest.content == DATA and manifest.added_snapshot_id == snapshot.snapshot_id
         ]
-        return list(zip(listed, self.action.environment.reader.columns_of(listed), strict=True))
+        return self.action.environment.reader.with_columns(listed)
 
     def _rows(
         self, columns: ManifestColumns, listed: ManifestFile, status: int, snapshot: Snapshot
@@ -224,7 +224,7 @@ class _Pick:
 
     def _partition(self, listed: ManifestFile, columns: ManifestColumns, row: int) -> _Partition:
         spec = self.action.metadata.spec(listed.partition_spec_id)
-        partitions = columns.partitions if spec is None else partitions_of(columns, spec)
+        partitions = partitions_of(columns, spec)
         return listed.partition_spec_id, partitions[columns.partition[row]]
 
 

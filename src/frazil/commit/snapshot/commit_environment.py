@@ -13,11 +13,12 @@ from frazil.commit.snapshot.file_verification import verify_files
 from frazil.commit.snapshot.file_writer import PendingStore
 from frazil.commit.snapshot.stream_epochs import LoadStream
 from frazil.commit.snapshot.table_locations import OwnFolders, TableLocations, check_paths
-from frazil.db.base import Database, StreamRow
+from frazil.db.base import StreamRow
+from frazil.db.rows import Database
 from frazil.format.metadata.content_files import DataFile, DeleteFile
 from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.read.manifest_cache import ManifestCache, ManifestReader
-from frazil.store.object_store import Store
+from frazil.store.object_store import ObjectReader, Store
 from frazil.wire.frazil_properties import VERIFY_FILES
 
 
@@ -35,8 +36,8 @@ def no_stream(branch: str, stream_id: str) -> StreamRow | None:
 class Environment:
     """The environment of one request in one round of a commit."""
 
-    store: Store
-    """A store that also contains the unwritten files of this round."""
+    store: ObjectReader
+    """Also reads the unwritten files of this round."""
     pending: dict[str, bytes]
     """The unwritten files by location."""
     check_readable: Callable[[str], None]
@@ -68,9 +69,6 @@ class Environment:
     def of(self, commit_uuid: bytes, time_ms: int) -> Environment:
         """Return the environment of another request in the same round."""
         return replace(self, commit_uuid=commit_uuid, now_ms=time_ms)
-
-    def with_summary(self, summary: tuple[tuple[str, str], ...]) -> Environment:
-        return replace(self, summary=summary) if summary else self
 
 
 class Environments:

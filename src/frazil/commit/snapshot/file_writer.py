@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -16,7 +16,7 @@ from frazil.format.metadata.view_metadata import (
     encode_view_metadata,
     new_view_location,
 )
-from frazil.store.object_store import ObjectInfo, Store, StoreError, check_range
+from frazil.store.object_store import ObjectReader, Store, StoreError, check_range
 from frazil.wire.errors import BadRequest, FrazilError, TooManyRequests
 
 logger = logging.getLogger("frazil.commit")
@@ -128,9 +128,9 @@ def not_written(problem: str, error: Exception) -> FrazilError:
 
 
 class PendingStore:
-    """A store that already returns the unwritten files of a round."""
+    """Reads objects, also the unwritten files of a round."""
 
-    def __init__(self, store: Store, pending: Mapping[str, bytes]) -> None:
+    def __init__(self, store: ObjectReader, pending: Mapping[str, bytes]) -> None:
         self._store = store
         self._pending = pending
 
@@ -147,32 +147,6 @@ class PendingStore:
     def size(self, location: str) -> int | None:
         content = self._pending.get(location)
         return self._store.size(location) if content is None else len(content)
-
-    def put_new(self, location: str, chunks: Sequence[bytes]) -> None:
-        self._store.put_new(location, chunks)
-
-    def put_many(
-        self, files: Mapping[str, Sequence[bytes]], executor: Executor
-    ) -> dict[str, Exception]:
-        return self._store.put_many(files, executor)
-
-    def put_unsynced(self, location: str, chunks: Sequence[bytes]) -> None:
-        self._store.put_unsynced(location, chunks)
-
-    def sync(self, locations: Iterable[str]) -> None:
-        self._store.sync(locations)
-
-    def list(self, prefix: str) -> Iterator[ObjectInfo]:
-        return self._store.list(prefix)
-
-    def delete(self, locations: Iterable[str]) -> None:
-        self._store.delete(locations)
-
-    def make_folders(self, locations: Iterable[str]) -> None:
-        self._store.make_folders(locations)
-
-    def close(self) -> None:
-        """Do nothing, because the underlying store belongs to the caller."""
 
 
 def table_file(metadata: TableMetadata, version: int) -> NextFile[TableMetadata]:

@@ -16,8 +16,8 @@ from frazil.commit.snapshot.snapshot_builder import Action, FileChanges
 from frazil.commit.validate.branch_changes import live_vectors
 from frazil.commit.validate.conflict_reports import rejected
 from frazil.format.manifest.entry_fields import referenced_data_file
-from frazil.format.manifest.manifest_columns import NONE, ManifestColumns, path_hashes
-from frazil.format.manifest.manifest_fields import DELETED
+from frazil.format.manifest.manifest_columns import ManifestColumns, path_hashes
+from frazil.format.manifest.manifest_fields import DELETED, NONE
 from frazil.format.manifest.manifest_list import DATA, DELETES, ManifestFile
 from frazil.format.metadata.content_files import ContentFile, DeleteFile
 from frazil.format.metadata.table_metadata import TableMetadata
@@ -183,7 +183,7 @@ class HeadChanges:
                 if bound.may_match_manifest(manifest, schema)
             ]
             self._opened.update(manifest.manifest_path for manifest in listed)
-            for manifest, columns in self._columns_of(listed):
+            for manifest, columns in self._reader.with_columns(listed):
                 partial += self._remove_matching_rows(bound, manifest, columns)
         if partial:
             self._conflict(
@@ -219,7 +219,7 @@ class HeadChanges:
             listed = self.head.live(content)
             if chosen is not None:
                 listed = [item for item in listed if chosen.may_match_spec(item.partition_spec_id)]
-            for manifest, columns in self._columns_of(listed):
+            for manifest, columns in self._reader.with_columns(listed):
                 mask = columns.live()
                 if chosen is not None:
                     matching = chosen.may_match_partitions(columns, manifest.partition_spec_id)
@@ -287,7 +287,7 @@ class HeadChanges:
         if not listed:
             return
         oldest = self._min_data_sequence_number()
-        for manifest, columns in self._columns_of(listed):
+        for manifest, columns in self._reader.with_columns(listed):
             rows = _dangling_rows(manifest, columns, removed_paths, oldest)
             self._remove(ManifestRow(manifest, columns, row) for row in rows)
 
@@ -329,11 +329,6 @@ class HeadChanges:
             if group.content == content:
                 yield from group.files
 
-    def _columns_of(
-        self, listed: Sequence[ManifestFile]
-    ) -> list[tuple[ManifestFile, ManifestColumns]]:
-        return list(zip(listed, self._reader.columns_of(listed), strict=True))
-
     def _live_by_path(self, content: int, paths: Sequence[str]) -> dict[str, list[ManifestRow]]:
         return live_by_path(self._reader, self._metadata, self.head, content, paths)
 
@@ -358,7 +353,7 @@ def live_by_path(
     hashes, first = np.unique(path_hashes(paths), return_index=True)
     index_name = f"{metadata.location}#{content}"
     listed = reader.that_may_hold(index_name, head.live(content), hashes)
-    for manifest, columns in zip(listed, reader.columns_of(listed), strict=True):
+    for manifest, columns in reader.with_columns(listed):
         for index in columns.may_hold(hashes).tolist():
             path = paths[first[index]]
             for row in columns.find(path):

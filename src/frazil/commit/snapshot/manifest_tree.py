@@ -8,14 +8,13 @@ the returned files before the swap.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from frazil.format.avro.avro_codecs import Compression
 from frazil.format.avro.avro_types import UnreadableAvro
-from frazil.format.manifest.manifest_columns import ManifestColumns
 from frazil.format.manifest.manifest_encoder import ManifestEncoder, manifest_encoder
 from frazil.format.manifest.manifest_list import (
     DATA,
@@ -47,7 +46,7 @@ from frazil.format.metadata.snapshots import Snapshot
 from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.format.metadata.table_properties import manifest_compression
 from frazil.read.manifest_cache import ManifestReader
-from frazil.read.path_index import MAX_FILES, NewManifest, new_manifest
+from frazil.read.path_index import MAX_FILES, new_manifest
 from frazil.wire.errors import BadRequest, ValidationError
 
 
@@ -60,6 +59,15 @@ class AddedFiles:
     files: Sequence[ContentFile]
     data_sequence_number: int | None = None
     """Set only if rewritten rows keep their number. Otherwise the files get that of the commit."""
+
+    @property
+    def few_files(self) -> Sequence[ContentFile]:
+        """The files, if there are few and all inherit their numbers. Otherwise empty."""
+        inherit = self.data_sequence_number is None
+        return self.files if inherit and len(self.files) <= MAX_FILES else ()
+
+    def write_into(self, writer: RollingManifestWriter) -> None:
+        writer.add_all(self.files, self.data_sequence_number)
 
 
 def grouped_by_spec(
@@ -142,53 +150,29 @@ def build_tree(
     return builder.build(list(added), removed)
 
 
-class _Piece(Protocol):
-    """A part of the new list before it is merged: new files, or a manifest of the head."""
-
-    @property
-    def content(self) -> int: ...
-    @property
-    def spec_id(self) -> int: ...
-
-    def write_into(self, writer: RollingManifestWriter) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class _New:
-    """New files of one spec and content."""
-
-    content: int
-    spec_id: int
-    added: AddedFiles
-
-    @property
-    def few_files(self) -> Sequence[ContentFile]:
-        """The files, if there are few and all inherit their numbers. Otherwise empty."""
-        inherit = self.added.data_sequence_number is None
-        return self.added.files if inherit and len(self.added.files) <= MAX_FILES else ()
-
-    def write_into(self, writer: RollingManifestWriter) -> None:
-        writer.add_all(self.added.files, self.added.data_sequence_number)
-
-
 @dataclass(frozen=True, slots=True)
 class _Old:
     """A manifest of the head, with the entries this commit removes from it."""
 
-    content: int
-    spec_id: int
     listed: ManifestFile
-    columns: Callable[[ManifestFile], ManifestColumns]
-    read: Callable[[ManifestFile], bytes]
+    reader: ManifestReader
     removed: frozenset[int]
-    new: NewManifest | None = None
-    """The files of the manifest, if they are still in memory."""
+
+    @property
+    def content(self) -> int:
+        return self.listed.content
+
+    @property
+    def spec_id(self) -> int:
+        return self.listed.partition_spec_id
 
     def write_into(self, writer: RollingManifestWriter) -> None:
-        if self.new is not None and not self.removed:
-            self.new.copy_into(writer, self.listed)
+        # The files of a small manifest may still be in memory.
+        new = None if self.removed else self.reader.new_manifest(self.listed)
+        if new is not None:
+            new.copy_into(writer, self.listed)
             return
-        content, columns = self.read(self.listed), self.columns(self.listed)
+        content, columns = self.reader.content(self.listed), self.reader.columns(self.listed)
         try:
             writer.copy_rows(content, columns, self.listed, self.removed)
         except UnreadableAvro as error:
@@ -196,6 +180,10 @@ class _Old:
             raise ValidationError(
                 f"the manifest {path} of this table cannot be rewritten: {error}"
             ) from None
+
+
+_Piece: TypeAlias = AddedFiles | _Old
+"""A part of the new list before it is merged: new files, or a manifest of the head."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,14 +241,14 @@ class _Builder:
         parts: list[_Part] = []
         for files in added:
             if files.content == content and files.files:
-                parts += self._written(_New(content, files.spec_id, files))
+                parts += self._written(files)
         if not removed:
             return [*parts, *self.target.head.live(content)]
         for listed in self.target.head.of(content):
             rows = removed.get(listed.manifest_path)
             if rows:
                 self.replaced += 1
-                parts += self._written(self._old(listed, frozenset(rows)))
+                parts += self._written(_Old(listed, self.reader, frozenset(rows)))
             elif may_have_live(listed):
                 parts.append(listed)
         return parts
@@ -292,7 +280,7 @@ class _Builder:
 
     def _written(self, piece: _Piece) -> list[_Written]:
         # New files inherit the snapshot id. Format version 1 has no inheritance and must write it.
-        inherits = isinstance(piece, _New) and self.target.metadata.format_version > 1
+        inherits = isinstance(piece, AddedFiles) and self.target.metadata.format_version > 1
         snapshot_id = None if inherits else self.target.snapshot_id
         # Removing a file rewrites its whole manifest. Smaller results make the next removal
         # cheaper.
@@ -300,7 +288,7 @@ class _Builder:
         writer = self._writer(piece.spec_id, piece.content, snapshot_id, max_entries)
         piece.write_into(writer)
         manifests = writer.finish()
-        if len(manifests) == 1 and isinstance(piece, _New):
+        if len(manifests) == 1 and isinstance(piece, AddedFiles):
             return [_Written(manifests[0], piece, True, piece.few_files)]
         return [_Written(manifest, piece, len(manifests) == 1) for manifest in manifests]
 
@@ -313,18 +301,9 @@ class _Builder:
             self.reader.remember(manifest.manifest_path, manifest.columns(), manifest.file)
 
     def _piece(self, part: _Part) -> _Piece:
-        return self._old(part, frozenset()) if isinstance(part, ManifestFile) else part.piece
-
-    def _old(self, listed: ManifestFile, removed: frozenset[int]) -> _Old:
-        return _Old(
-            content=listed.content,
-            spec_id=listed.partition_spec_id,
-            listed=listed,
-            columns=self.reader.columns,
-            read=self.reader.content,
-            removed=removed,
-            new=self.reader.new_manifest(listed),
-        )
+        if isinstance(part, ManifestFile):
+            return _Old(part, self.reader, frozenset())
+        return part.piece
 
     def _writer(
         self,

@@ -32,7 +32,7 @@ from frazil.format.metadata.metadata_files import metadata_folder
 from frazil.format.metadata.snapshots import Snapshot
 from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.read.manifest_cache import ManifestCache
-from frazil.store.object_store import ObjectMissing, ObjectTooLarge, Store
+from frazil.store.object_store import ObjectMissing, ObjectReader, ObjectTooLarge
 
 _READERS: Final = 8
 
@@ -56,7 +56,7 @@ def rebase_append(
     head: TableMetadata,
     snapshot: Snapshot,
     branch: str,
-    store: Store,
+    store: ObjectReader,
     allowed: Callable[[str], None],
     cache: ManifestCache,
 ) -> RebasedAppend | NotRebasable:
@@ -125,7 +125,9 @@ def _only_added(target: RebaseTarget, item: AddedManifest, reader: _Reader) -> b
 class _Reader:
     """Reads manifests and lists for one rebase, and checks their locations and sizes."""
 
-    def __init__(self, store: Store, allowed: Callable[[str], None], cache: ManifestCache) -> None:
+    def __init__(
+        self, store: ObjectReader, allowed: Callable[[str], None], cache: ManifestCache
+    ) -> None:
         self._store = store
         self._allowed = allowed
         self._cache = cache

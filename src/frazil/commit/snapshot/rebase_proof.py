@@ -28,20 +28,13 @@ from frazil.format.manifest.manifest_list import (
     summarise,
 )
 from frazil.format.metadata.raw_json import patch_object
+from frazil.format.metadata.snapshot_summary import TOTALS, number
 from frazil.format.metadata.snapshots import Snapshot
 from frazil.format.metadata.table_metadata import MAX_FORMAT_VERSION, TableMetadata
 
 MAX_MANIFESTS: Final = 5_000
 """The most manifests that one proof reads. If a merge replaces more, the client must retry."""
 
-_TOTALS: Final = (
-    "total-records",
-    "total-files-size",
-    "total-data-files",
-    "total-delete-files",
-    "total-position-deletes",
-    "total-equality-deletes",
-)
 _FOREIGN_INTENT: Final = ("source-snapshot-id", "published-wap-id")
 """Set by a cherry-pick, whose own checks were made against the client's base."""
 
@@ -408,8 +401,8 @@ def _summary(
         "total-data-files": len(entries),
     }
     summary, previous = target.snapshot.summary, target.head.summary
-    for total in _TOTALS:
-        before = _number(previous.get(total))
+    for total, _, _ in TOTALS:
+        before = number(previous.get(total))
         if before is None:
             summary.pop(total, None)
         else:
@@ -423,9 +416,3 @@ def _summary(
         if key in summary:
             summary[key] = str(count)
     return summary
-
-
-def _number(text: str | None) -> int | None:
-    if text is None or not text.isascii() or not text.isdigit() or len(text) > 18:
-        return None
-    return int(text)

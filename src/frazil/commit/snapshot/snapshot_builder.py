@@ -20,7 +20,8 @@ from frazil.commit.snapshot.manifest_tree import (
     schema_for_spec,
 )
 from frazil.commit.snapshot.stream_epochs import CommittedSnapshot
-from frazil.format.manifest.manifest_columns import NONE, ManifestColumns
+from frazil.format.manifest.manifest_columns import ManifestColumns
+from frazil.format.manifest.manifest_fields import NONE
 from frazil.format.metadata.content_files import ContentFile, DeleteFile
 from frazil.format.metadata.partition_spec import partition_path, partition_type
 from frazil.format.metadata.snapshot_summary import PARTITION_SUMMARY_LIMIT, Changes, SummaryBuilder
@@ -212,8 +213,7 @@ def _count_removed(metadata: TableMetadata, changes: FileChanges, builder: Summa
     for rows in changes.removed.values():
         first = next(iter(rows.values()))
         spec_id, columns = first.listed.partition_spec_id, first.columns
-        spec = metadata.spec(spec_id)
-        partitions = columns.partitions if spec is None else partitions_of(columns, spec)
+        partitions = partitions_of(columns, metadata.spec(spec_id))
         of_partition = _partition_changes(metadata, builder, spec_id)
         seen: set[tuple[str, int | None]] = set()
         for row, entry in rows.items():

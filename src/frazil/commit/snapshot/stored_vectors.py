@@ -7,7 +7,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from frazil.store.object_store import ObjectMissing, Store
+from frazil.store.object_store import ObjectMissing, ObjectReader
 from frazil.values.deletion_vectors import (
     DeletionVector,
     InvalidDeletionVector,
@@ -32,7 +32,7 @@ class UnreadableVector(Exception):
     """The file or the vector does not exist, or its bytes are damaged."""
 
 
-def read_puffin_footer(store: Store, location: str, size: int) -> FileMetadata:
+def read_puffin_footer(store: ObjectReader, location: str, size: int) -> FileMetadata:
     """Read the footer of a file of `size` bytes. Raises InvalidPuffin and StoreError."""
     length = min(size, _FIRST_READ_BYTES)
     tail = store.get_range(location, size - length, length) if length else b""
@@ -46,11 +46,13 @@ def read_puffin_footer(store: Store, location: str, size: int) -> FileMetadata:
 class StoredVectors:
     """The vectors of some Puffin files, whose footers were read."""
 
-    store: Store
+    store: ObjectReader
     footers: Mapping[str, FileMetadata | UnreadableVector]
 
     @classmethod
-    def of_files(cls, store: Store, locations: Iterable[str], executor: Executor) -> StoredVectors:
+    def of_files(
+        cls, store: ObjectReader, locations: Iterable[str], executor: Executor
+    ) -> StoredVectors:
         """Read the footers in parallel. An unreadable file matters only if it is asked for."""
         distinct = list(dict.fromkeys(locations))
         footers = executor.map(lambda location: _footer(store, location), distinct)
@@ -80,7 +82,7 @@ class StoredVectors:
             ) from None
 
 
-def _footer(store: Store, location: str) -> FileMetadata | UnreadableVector:
+def _footer(store: ObjectReader, location: str) -> FileMetadata | UnreadableVector:
     try:
         size = store.size(location)
         if size is None:

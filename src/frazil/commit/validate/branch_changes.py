@@ -9,8 +9,8 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from frazil.commit.validate.conflict_reports import ConflictingFile, Scope
-from frazil.format.manifest.manifest_columns import NONE, ManifestColumns
-from frazil.format.manifest.manifest_fields import ADDED, DELETED
+from frazil.format.manifest.manifest_columns import ManifestColumns
+from frazil.format.manifest.manifest_fields import ADDED, DELETED, NONE
 from frazil.format.manifest.manifest_list import DATA, DELETES, ManifestFile, may_have_live
 from frazil.format.metadata.snapshots import Snapshot
 from frazil.read.filters import BoundFilter, PartitionSet, Rows, every_row
@@ -248,7 +248,7 @@ def live_vectors(
         for manifest in reader.manifest_list(head).manifests
         if manifest.content == DELETES and may_have_live(manifest)
     ]
-    for manifest, columns in zip(listed, reader.columns_of(listed), strict=True):
+    for manifest, columns in reader.with_columns(listed):
         chosen = vectors_of(columns, data_files) & columns.live()
         for row in np.flatnonzero(chosen).tolist():
             yield ManifestRow(manifest, columns, row)

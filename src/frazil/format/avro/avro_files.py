@@ -8,22 +8,23 @@ a block by its count, and the bytes of a block during decompression.
 from __future__ import annotations
 
 import os
+import re
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 from frazil.format.avro.avro_codecs import compress, decompress
 from frazil.format.avro.avro_schema import RecordSchema, record_schema
-from frazil.format.avro.avro_skipping import skipper
 from frazil.format.avro.avro_types import (
     Field,
+    Node,
     Record,
     UnreadableAvro,
+    encode_long,
     read_bytes,
     read_long,
-    write_long,
 )
 
 _MAGIC: Final = b"Obj\x01"
@@ -31,6 +32,9 @@ _SYNC_BYTES: Final = 16
 _BLOCK_RECORDS: Final = 500
 _MAX_BLOCK_BYTES: Final = 1 << 20
 _MAX_HEADER_ENTRIES: Final = 1_000
+_MAX_PATTERN_NODES: Final = 64
+_MAX_PATTERN_BYTES: Final = 32 << 10
+"""Beyond these limits a schema is not Iceberg's, and its pattern would take long to compile."""
 
 T = TypeVar("T")
 
@@ -52,6 +56,54 @@ MANIFEST_LIST_LIMITS: Final = AvroLimits(
 MANIFEST_LIMITS: Final = AvroLimits(
     file_bytes=64 << 20, decoded_bytes=256 << 20, records=200_000, record_bytes=4 << 20
 )
+
+
+Skip: TypeAlias = Callable[[bytes, int], int]
+"""Returns the position after the values that begin at a position."""
+
+
+def skipper(nodes: Sequence[Node]) -> Skip:
+    """Return a function that skips one value of each node.
+
+    An entry of a manifest has about twenty fields, and most readers skip most of them. Calling a
+    node for each takes up to five times as long as one match of a regular expression. What the
+    expression does not match is skipped by the nodes, which also identify any damage.
+    """
+    steps: list[Skip] = []
+    known = len(nodes) <= _MAX_PATTERN_NODES
+    pairs = [(node.pattern if known else None, node.skip) for node in nodes]
+    for has_none, run in groupby(pairs, lambda pair: pair[0] is None):
+        patterns, skips = zip(*run, strict=True)
+        steps += skips if has_none else [_matched(patterns, skips)]
+    return _in_order(steps)
+
+
+def _matched(patterns: Sequence[bytes], skips: Sequence[Skip]) -> Skip:
+    by_node = _in_order(skips)
+    # Equal patterns become one with a count, because each takes a millisecond to compile.
+    runs = ((pattern, len(list(run))) for pattern, run in groupby(patterns))
+    pattern = b"".join(b"(?:%b){%d}+" % run for run in runs)
+    if len(pattern) > _MAX_PATTERN_BYTES:
+        return by_node
+    match = re.compile(pattern, re.DOTALL).match
+
+    def skip(data: bytes, at: int) -> int:
+        matched = match(data, at)
+        return by_node(data, at) if matched is None else matched.end()
+
+    return skip
+
+
+def _in_order(steps: Sequence[Skip]) -> Skip:
+    if len(steps) == 1:
+        return steps[0]
+
+    def skip(data: bytes, at: int) -> int:
+        for step in steps:
+            at = step(data, at)
+        return at
+
+    return skip
 
 
 class ValueReader(Protocol):
@@ -308,10 +360,10 @@ def _file_head(
 ) -> bytearray:
     out = bytearray(_MAGIC)
     header = {**metadata, "avro.schema": schema.text.encode(), "avro.codec": codec.encode()}
-    write_long(out, len(header))
+    out += encode_long(len(header))
     for key, value in header.items():
         for part in (key.encode(), value):
-            write_long(out, len(part))
+            out += encode_long(len(part))
             out += part
     out.append(0)
     out += sync
@@ -319,8 +371,8 @@ def _file_head(
 
 
 def _write_block(out: bytearray, count: int, compressed: bytes, sync: bytes) -> None:
-    write_long(out, count)
-    write_long(out, len(compressed))
+    out += encode_long(count)
+    out += encode_long(len(compressed))
     out += compressed
     out += sync
 

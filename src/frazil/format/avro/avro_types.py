@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
-from functools import cache
+from functools import lru_cache
 from typing import Any, Final, Protocol
 
 _REMEMBERED_NUMBERS: Final = 1 << 15
@@ -80,16 +80,50 @@ def encode_count(value: int) -> bytes:
     return _LOWER[value & 8191] + _UPPER[value >> 13] if value < _LARGE else encode_long(value)
 
 
-_MAX_MATCHED_ITEMS: Final = 256
-"""More items are skipped by a loop, so that few patterns are cached."""
-ONE_BYTE_NUMBERS: Final = 64
-"""Lengths, counts and branches below this number have one byte."""
 MAX_ITEMS: Final = 10_000
 """The most elements of an array or map that are decoded. Skipped elements are not limited."""
 
 
 class UnreadableAvro(Exception):
     """The bytes are not Avro data that can be read safely. The message says why."""
+
+
+# --- patterns --------------------------------------------------------------------------------
+
+# Matching a pattern is faster than a loop. Counts are possessive (`{2}+`): a match that remembers
+# where it could go back to takes three times as long.
+
+_MAX_MATCHED_ITEMS: Final = 256
+"""More elements are matched in several steps, so that few patterns are cached."""
+_MAX_BRANCHES: Final = 8
+_MAX_ITEM_PATTERN_BYTES: Final = 64
+_MAX_RECORD_PATTERN_BYTES: Final = 1 << 10
+_ONE_BYTE_NUMBERS: Final = 64
+"""Lengths, counts and branches below this number have one byte."""
+
+_VARINT: Final = rb"[\x80-\xff]*+[\x00-\x7f]"
+
+
+def _numbered(patterns: Iterable[bytes]) -> bytes:
+    """Return a pattern of a number and what follows it. Pattern i follows the number i, which is
+    less than 64."""
+    parts = (re.escape(bytes((2 * at,))) + pattern for at, pattern in enumerate(patterns))
+    return b"(?:%b)" % b"|".join(parts)
+
+
+_SHORT_BYTES: Final = _numbered(b".{%d}" % size for size in range(_ONE_BYTE_NUMBERS))
+"""At most 63 bytes after their length."""
+
+
+@lru_cache(maxsize=64)
+def _array_pattern(item: bytes) -> bytes:
+    sizes = range(1, _ONE_BYTE_NUMBERS)
+    return _numbered([b"", *(rb"(?:%b){%d}+\0" % (item, size) for size in sizes)])
+
+
+@lru_cache(maxsize=1 << 11)
+def _repeated(pattern: bytes, count: int) -> re.Pattern[bytes]:
+    return re.compile(b"(?:%b){%d}+" % (pattern, count), re.DOTALL)
 
 
 class Node(Protocol):
@@ -102,8 +136,8 @@ class Node(Protocol):
     def min_bytes(self) -> int: ...
 
     @property
-    def varints(self) -> int | None:
-        """How many varints a value consists of, or None if it contains anything else."""
+    def pattern(self) -> bytes | None:
+        """A pattern of what `skip` skips, except for large values. None if it would be long."""
 
     def read(self, data: bytes, at: int) -> tuple[Any, int]: ...
 
@@ -130,16 +164,6 @@ def read_long(data: bytes, at: int) -> tuple[int, int]:
     return (number >> 1) ^ -(number & 1), at
 
 
-def write_long(out: bytearray, value: int) -> None:
-    if not -(1 << 63) <= value < 1 << 63:
-        raise ValueError(f"{value} does not fit into 64 bits")
-    number = (value << 1) ^ (value >> 63)
-    while number & ~0x7F:
-        out.append((number & 0x7F) | 0x80)
-        number >>= 7
-    out.append(number)
-
-
 def read_bytes(data: bytes, at: int) -> tuple[bytes, int]:
     length, at = read_long(data, at)
     end = at + length
@@ -160,7 +184,7 @@ def _skip_bytes(data: bytes, at: int) -> int:
 class Null:
     layout: str = "null"
     min_bytes: int = 0
-    varints: int | None = None
+    pattern: bytes | None = b""
 
     def read(self, data: bytes, at: int) -> tuple[Any, int]:
         return None, at
@@ -177,7 +201,7 @@ class Null:
 class Boolean:
     layout: str = "boolean"
     min_bytes: int = 1
-    varints: int | None = 1
+    pattern: bytes | None = b"."
 
     def read(self, data: bytes, at: int) -> tuple[Any, int]:
         return data[at] != 0, at + 1
@@ -195,7 +219,7 @@ class Integer:
 
     layout: str
     min_bytes: int = 1
-    varints: int | None = 1
+    pattern: bytes | None = _VARINT
 
     def read(self, data: bytes, at: int) -> tuple[Any, int]:
         return read_long(data, at)
@@ -206,18 +230,21 @@ class Integer:
         return at + 1
 
     def write(self, out: bytearray, value: Any) -> None:
-        write_long(out, value)
+        out += encode_long(value)
 
 
 @dataclass(frozen=True, slots=True)
 class Floating:
     layout: str
     packing: struct.Struct
-    varints: int | None = None
 
     @property
     def min_bytes(self) -> int:
         return self.packing.size
+
+    @property
+    def pattern(self) -> bytes | None:
+        return b".{%d}" % self.packing.size
 
     def read(self, data: bytes, at: int) -> tuple[Any, int]:
         return self.packing.unpack_from(data, at)[0], at + self.packing.size
@@ -233,7 +260,7 @@ class Floating:
 class Bytes:
     layout: str = "bytes"
     min_bytes: int = 1
-    varints: int | None = None
+    pattern: bytes | None = _SHORT_BYTES
 
     def read(self, data: bytes, at: int) -> tuple[Any, int]:
         return read_bytes(data, at)
@@ -242,7 +269,7 @@ class Bytes:
         return _skip_bytes(data, at)
 
     def write(self, out: bytearray, value: Any) -> None:
-        write_long(out, len(value))
+        out += encode_long(len(value))
         out += value
 
 
@@ -250,7 +277,7 @@ class Bytes:
 class String:
     layout: str = "string"
     min_bytes: int = 1
-    varints: int | None = None
+    pattern: bytes | None = _SHORT_BYTES
 
     def read(self, data: bytes, at: int) -> tuple[Any, int]:
         value, at = read_bytes(data, at)
@@ -261,14 +288,13 @@ class String:
 
     def write(self, out: bytearray, value: Any) -> None:
         encoded = value.encode("utf-8")
-        write_long(out, len(encoded))
+        out += encode_long(len(encoded))
         out += encoded
 
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
     size: int
-    varints: int | None = None
 
     @property
     def layout(self) -> str:
@@ -277,6 +303,10 @@ class Fixed:
     @property
     def min_bytes(self) -> int:
         return self.size
+
+    @property
+    def pattern(self) -> bytes | None:
+        return b".{%d}" % self.size
 
     def read(self, data: bytes, at: int) -> tuple[Any, int]:
         end = at + self.size
@@ -297,7 +327,7 @@ class Fixed:
 class Enumeration:
     symbols: tuple[str, ...]
     min_bytes: int = 1
-    varints: int | None = 1
+    pattern: bytes | None = None
 
     @property
     def layout(self) -> str:
@@ -313,21 +343,19 @@ class Enumeration:
         return read_long(data, at)[1]
 
     def write(self, out: bytearray, value: Any) -> None:
-        write_long(out, self.symbols.index(value))
+        out += encode_long(self.symbols.index(value))
 
 
 @dataclass(frozen=True, slots=True)
 class Array:
     items: Node
     min_bytes: int = 1
-    varints: int | None = None
 
-    _has_keyed_bytes: bool = dataclass_field(init=False, compare=False, repr=False)
-    """Whether an element is an integer and bytes, as in Iceberg's maps of bounds."""
-
-    def __post_init__(self) -> None:
-        kinds = [type(own.node) for own in getattr(self.items, "fields", ())]
-        object.__setattr__(self, "_has_keyed_bytes", kinds == [Integer, Bytes])
+    @property
+    def pattern(self) -> bytes | None:
+        """A pattern of one block of elements whose own pattern is short."""
+        own = self.items.pattern
+        return _array_pattern(own) if own and len(own) <= _MAX_ITEM_PATTERN_BYTES else None
 
     @property
     def layout(self) -> str:
@@ -346,23 +374,26 @@ class Array:
                 values.append(value)
 
     def skip(self, data: bytes, at: int) -> int:
-        items = self.items
+        items, pattern = self.items, self.items.pattern
         while data[at]:
             count, size, at = _block(data, at, items.min_bytes)
             if size is not None:
                 at += size
-            elif items.varints is not None:
-                at = _skip_varints(data, at, count * items.varints)
-            elif self._has_keyed_bytes:
-                at = _skip_keyed_bytes(data, at, count)
-            else:
-                for _ in range(count):
-                    at = items.skip(data, at)
+                continue
+            while pattern is not None and count > 0:
+                step = count if count < _MAX_MATCHED_ITEMS else _MAX_MATCHED_ITEMS
+                matched = _repeated(pattern, step).match(data, at)
+                if matched is None:
+                    break
+                at = matched.end()
+                count -= step
+            for _ in range(count):
+                at = items.skip(data, at)
         return at + 1
 
     def write(self, out: bytearray, value: Any) -> None:
         if value:
-            write_long(out, len(value))
+            out += encode_long(len(value))
             for item in value:
                 self.items.write(out, item)
         out.append(0)
@@ -374,7 +405,7 @@ class StringMap:
 
     values: Node
     min_bytes: int = 1
-    varints: int | None = None
+    pattern: bytes | None = None
 
     @property
     def layout(self) -> str:
@@ -405,7 +436,7 @@ class StringMap:
 
     def write(self, out: bytearray, value: Any) -> None:
         if value:
-            write_long(out, len(value))
+            out += encode_long(len(value))
             for key, item in value.items():
                 String().write(out, key)
                 self.values.write(out, item)
@@ -415,7 +446,6 @@ class StringMap:
 @dataclass(frozen=True, slots=True)
 class Union:
     branches: tuple[Node, ...]
-    varints: int | None = None
     _one_byte: Mapping[int, Node] = dataclass_field(init=False, compare=False, repr=False)
     """The branches by the bytes of their indexes."""
 
@@ -430,6 +460,14 @@ class Union:
     @property
     def min_bytes(self) -> int:
         return 1 + min(branch.min_bytes for branch in self.branches)
+
+    @property
+    def pattern(self) -> bytes | None:
+        branches = self.branches
+        if len(branches) > _MAX_BRANCHES or any(isinstance(branch, Union) for branch in branches):
+            return None
+        known = [pattern for branch in branches if (pattern := branch.pattern) is not None]
+        return _numbered(known) if len(known) == len(branches) else None
 
     @property
     def null(self) -> int | None:
@@ -463,12 +501,12 @@ class Union:
 
     def write(self, out: bytearray, value: Any) -> None:
         if value is None and self.null is not None:
-            write_long(out, self.null)
+            out += encode_long(self.null)
             return
         other = self.optional_of
         if other is None:
             raise ValueError("only a union of null and one type can be written")
-        write_long(out, self.branches.index(other))
+        out += encode_long(self.branches.index(other))
         other.write(out, value)
 
 
@@ -506,17 +544,18 @@ class Record:
     fields: tuple[Field, ...]
     layout: str
     min_bytes: int
-    varints: int | None
+    pattern: bytes | None
 
     @classmethod
     def of(cls, fields: Sequence[Field]) -> Record:
-        counts = [field.node.varints for field in fields]
-        known = [count for count in counts if count is not None]
+        patterns = [field.node.pattern for field in fields]
+        known = [pattern for pattern in patterns if pattern is not None]
+        pattern = b"".join(known) if fields and len(known) == len(patterns) else None
         return cls(
             tuple(fields),
             f"{{{','.join(f'{field.field_id}:{field.node.layout}' for field in fields)}}}",
             sum(field.node.min_bytes for field in fields),
-            sum(known) if fields and len(known) == len(counts) else None,
+            pattern if pattern and len(pattern) <= _MAX_RECORD_PATTERN_BYTES else None,
         )
 
     def read(self, data: bytes, at: int) -> tuple[Any, int]:
@@ -580,63 +619,3 @@ def _block(data: bytes, at: int, min_item_bytes: int) -> tuple[int, int | None, 
     if count * min_item_bytes > (len(data) - at if size is None else size):
         raise UnreadableAvro(f"an array claims more elements than it has bytes for: {count}")
     return count, size, at
-
-
-def _skip_varints(data: bytes, at: int, count: int) -> int:
-    if count <= _MAX_MATCHED_ITEMS:
-        matched = _varints(count).match(data, at)
-        if matched is None:
-            raise IndexError("the data ends in a number")
-        return matched.end()
-    for _ in range(count):
-        while data[at] & 0x80:
-            at += 1
-        at += 1
-    return at
-
-
-def _skip_keyed_bytes(data: bytes, at: int, count: int) -> int:
-    if count <= _MAX_MATCHED_ITEMS:
-        matched = _keyed_bytes(count).match(data, at)
-        if matched is not None:
-            return matched.end()
-    for _ in range(count):
-        while data[at] & 0x80:
-            at += 1
-        at = _skip_bytes(data, at + 1)
-    return at
-
-
-# --- patterns --------------------------------------------------------------------------------
-
-# Matching a pattern is faster than a loop. Counts are possessive (`{2}+`): a match that remembers
-# where it could go back to takes three times as long.
-
-
-@cache
-def _varints(count: int) -> re.Pattern[bytes]:
-    return re.compile(varints_pattern(count))
-
-
-@cache
-def _keyed_bytes(count: int) -> re.Pattern[bytes]:
-    """Return a pattern of so many pairs of a varint and at most 63 bytes."""
-    pair = varints_pattern(1) + short_bytes_pattern()
-    return re.compile(b"(?:%b){%d}+" % (pair, count), re.DOTALL)
-
-
-def varints_pattern(count: int) -> bytes:
-    return rb"(?:[\x80-\xff]*+[\x00-\x7f]){%d}+" % count
-
-
-@cache
-def short_bytes_pattern() -> bytes:
-    """Return a pattern of at most 63 bytes after their length."""
-    return numbered_pattern(b".{%d}" % size for size in range(ONE_BYTE_NUMBERS))
-
-
-def numbered_pattern(patterns: Iterable[bytes]) -> bytes:
-    """Return a pattern of a number and what follows it. Pattern i follows the number i, which is
-    less than 64."""
-    parts = (re.escape(bytes((2 * at,))) + pattern for at, pattern in enumerate(patterns))
-    return b"(?:%b)" % b"|".join(parts)

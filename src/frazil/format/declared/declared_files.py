@@ -192,12 +192,6 @@ class DeclaredFiles:
         self._partitions: dict[int, PartitionReader] = {}
         self._order_ids = {UNSORTED_ORDER_ID, *(order.order_id for order in metadata.sort_orders)}
 
-    def data_file(self, file: wire.DeclaredDataFile, json_path: str) -> DataFile:
-        return self._one(self._data_file, file, json_path)
-
-    def delete_file(self, file: wire.AddedDeleteFile, json_path: str) -> DeleteFile:
-        return self._one(self._delete_file, file, json_path)
-
     def data_files(self, files: Iterable[wire.DeclaredDataFile], json_path: str) -> list[DataFile]:
         """Convert the files of a list; `json_path` is that of the list."""
         return self._all(self._data_file, files, json_path)
@@ -206,12 +200,6 @@ class DeclaredFiles:
         self, files: Iterable[wire.AddedDeleteFile], json_path: str
     ) -> list[DeleteFile]:
         return self._all(self._delete_file, files, json_path)
-
-    def _one(self, convert: Callable[[_Wire], _File], file: _Wire, json_path: str) -> _File:
-        try:
-            return convert(file)
-        except Misfit as misfit:
-            raise _refused(misfit, file, json_path) from None
 
     def _all(
         self, convert: Callable[[_Wire], _File], files: Iterable[_Wire], json_path: str

@@ -20,6 +20,7 @@ from frazil.format.avro.avro_types import INTS, LONGS
 from frazil.format.metadata.content_files import EncodedBounds
 from frazil.format.metadata.schema import Schema
 from frazil.values.single_value import (
+    INT_BITS,
     InvalidValue,
     from_binary,
     from_json,
@@ -43,17 +44,10 @@ CONVERSION_ERRORS: Final = (ValueError, TypeError, OverflowError, struct.error)
 """The errors of a converter for an invalid value."""
 
 _WIDTHS: Final = {
+    **{kind: bits // 8 for kind, bits in INT_BITS.items()},
     TypeId.BOOLEAN: 1,
-    TypeId.INT: 4,
-    TypeId.DATE: 4,
     TypeId.FLOAT: 4,
-    TypeId.LONG: 8,
     TypeId.DOUBLE: 8,
-    TypeId.TIME: 8,
-    TypeId.TIMESTAMP: 8,
-    TypeId.TIMESTAMPTZ: 8,
-    TypeId.TIMESTAMP_NS: 8,
-    TypeId.TIMESTAMPTZ_NS: 8,
     TypeId.UUID: 16,
 }
 """The widths at which any bytes are a value. Other widths are checked."""
@@ -127,23 +121,19 @@ def hex_bound(type_: Type, text: str) -> bytes:
 
 _ORDERED: Final = frozenset(
     {
-        *(TypeId.BOOLEAN, TypeId.INT, TypeId.LONG, TypeId.FLOAT, TypeId.DOUBLE, TypeId.DECIMAL),
-        *(TypeId.DATE, TypeId.TIME, TypeId.TIMESTAMP, TypeId.TIMESTAMPTZ, TypeId.TIMESTAMP_NS),
-        *(TypeId.TIMESTAMPTZ_NS, TypeId.STRING),
+        *(TypeId.BOOLEAN, TypeId.FLOAT, TypeId.DOUBLE, TypeId.DECIMAL, TypeId.STRING),
+        *INT_BITS,
     }
 )
 """The other types have no certain order: Java compares the halves of a UUID as signed numbers, and
 writers order binary values differently."""
-_INTEGERS: Final = _ORDERED - {
-    *(TypeId.BOOLEAN, TypeId.FLOAT, TypeId.DOUBLE, TypeId.DECIMAL, TypeId.STRING)
-}
 
 
 def is_above(type_: Type, lower: bytes, upper: bytes) -> bool:
     """Check whether a lower bound is certainly above an upper bound."""
     if lower == upper or type_.type_id not in _ORDERED:
         return False
-    if type_.type_id in _INTEGERS and len(lower) == len(upper):
+    if type_.type_id in INT_BITS and len(lower) == len(upper):
         return int.from_bytes(lower, "little", signed=True) > int.from_bytes(
             upper, "little", signed=True
         )
@@ -162,17 +152,10 @@ _NO_BOUNDS: Final = _NOT_NULL + _END
 _MAX_CACHED_VALUES: Final = 1 << 12
 
 _NUMBERS: Final = {
+    **{kind: "i" if bits == 32 else "q" for kind, bits in INT_BITS.items()},
     TypeId.BOOLEAN: "?",
-    TypeId.INT: "i",
-    TypeId.LONG: "q",
     TypeId.FLOAT: "f",
     TypeId.DOUBLE: "d",
-    TypeId.DATE: "i",
-    TypeId.TIME: "q",
-    TypeId.TIMESTAMP: "q",
-    TypeId.TIMESTAMPTZ: "q",
-    TypeId.TIMESTAMP_NS: "q",
-    TypeId.TIMESTAMPTZ_NS: "q",
 }
 """The `struct` code of each type."""
 _AS_IN_JSON: Final = frozenset({TypeId.INT, TypeId.LONG, TypeId.FLOAT, TypeId.DOUBLE})
@@ -301,7 +284,8 @@ class Columns:
         for schema in (*sorted(schemas, key=lambda schema: schema.schema_id), current):
             for field_id, field in schema.fields_by_id.items():
                 self._types[field_id] = schema.full_names[field_id], field.type
-        self.required_ids = frozenset(_required_ids(current))
+        required = [field.field_id for field in current.struct.fields if field.required]
+        self.required_ids = frozenset(required)
         """The required top-level columns. A nested column is null if its parent is."""
 
     def check(self, name: str, field_ids: Sequence[int]) -> None:
@@ -315,10 +299,6 @@ class Columns:
     def shown(self, field_id: int) -> str:
         name, type_ = self._types.get(field_id, ("reserved", UNKNOWN))
         return f"field {field_id} ({name}, {type_})"
-
-
-def _required_ids(schema: Schema) -> list[int]:
-    return [field.field_id for field in schema.struct.fields if field.required]
 
 
 @lru_cache(maxsize=64)

@@ -67,7 +67,7 @@ class _Projection:
         if isinstance(expression, And | Or):
             join = all_of if isinstance(expression, And) else any_of
             return join(*map(self.project, expression.operands))
-        if isinstance(expression, BoundUnaryPredicate | BoundLiteralPredicate | BoundSetPredicate):
+        if isinstance(expression, BoundPredicate):
             return self._project_predicate(expression)
         return expression
 

@@ -38,7 +38,7 @@ from frazil.format.avro.avro_types import (
     read_long,
 )
 from frazil.format.manifest.entry_decoder import DecodedRows
-from frazil.format.manifest.entry_fields import DeleteFields
+from frazil.format.manifest.entry_fields import DeleteColumns, DeleteRow
 from frazil.format.manifest.manifest_columns import (
     Inherited,
     ManifestColumns,
@@ -97,13 +97,7 @@ def copied_rows(
     chosen = np.asarray(rows, np.int64)
     target = data_file_record(encoder.schema.record)
     source = data_file_record(file.schema.record)
-    whole = columns.inherited(listed)
-    inherited = Inherited(
-        whole.snapshot_id[chosen],
-        whole.sequence_number[chosen],
-        whole.file_sequence_number[chosen],
-        whole.first_row_id[chosen],
-    )
+    inherited = Inherited.of(chosen, columns.inherited(listed))
     own = columns.first_row_id[chosen]
     data_files = data_files_of(file, columns, chosen)
     positions = columns.first_row_id_at[chosen].astype(np.int64)
@@ -135,12 +129,7 @@ def rows_in_place(
     return CopiedRows(
         columns=columns,
         rows=rows,
-        inherited=Inherited(
-            columns.snapshot_id[rows],
-            columns.sequence_number[rows],
-            columns.file_sequence_number[rows],
-            columns.first_row_id[rows],
-        ),
+        inherited=Inherited.of(rows, columns),
         data_files=[],
         first_row_id_at=columns.first_row_id_at[rows].astype(np.int64),
         partitions=_partitions(columns, encoder),
@@ -527,7 +516,7 @@ class _JoinedColumns:
         self._hashes: list[NDArray[np.uint64]] = []
         self._source_hashes: tuple[ManifestColumns, NDArray[np.uint64]] | None = None
         self._partitions: dict[tuple[Any, ...], int] = {}
-        self._deletes = None if encoder.content == DATA else DeleteFields([], [], [], [])
+        self._deletes: list[DeleteRow] = []
 
     def add(self, part: Copies) -> None:
         copied, chosen = part.copied, part.chosen
@@ -555,8 +544,8 @@ class _JoinedColumns:
             arrays["first_row_id"] = none
         for name, array in arrays.items():
             self._arrays.setdefault(name, []).append(array)
-        if self._deletes is not None:
-            _add_deletes(self._deletes, columns, rows)
+        if self._encoder.content == DELETES:
+            self._deletes += _delete_rows(columns, rows)
 
     def _partition_indexes(
         self, copied: CopiedRows, partition: NDArray[np.int32]
@@ -586,21 +575,24 @@ class _JoinedColumns:
         )
         return make_columns(
             rows,
-            content_kind=DATA if self._deletes is None else DELETES,
+            content_kind=self._encoder.content,
             partition_field_ids=tuple(
                 field.field_id for field in self._encoder.partition_type.fields
             ),
             partitions=tuple(self._partitions),
-            deletes=self._deletes,
+            deletes=None if self._encoder.content == DATA else DeleteColumns.of(self._deletes),
             hashes=np.concatenate(self._hashes),
         )
 
 
-def _add_deletes(into: DeleteFields, columns: ManifestColumns, rows: NDArray[np.int64]) -> None:
+def _delete_rows(columns: ManifestColumns, rows: NDArray[np.int64]) -> Iterator[DeleteRow]:
     deletes = columns.deletes
     assert deletes is not None
-    into.content_offset.extend(deletes.content_offset[rows].tolist())
-    into.content_size_in_bytes.extend(deletes.content_size_in_bytes[rows].tolist())
     chosen = rows.tolist()
-    into.referenced_data_file.extend(deletes.referenced_data_file[row] for row in chosen)
-    into.equality_ids.extend(deletes.equality_ids[row] for row in chosen)
+    return zip(
+        deletes.content_offset[rows].tolist(),
+        deletes.content_size_in_bytes[rows].tolist(),
+        (deletes.referenced_data_file[row] for row in chosen),
+        (deletes.equality_ids[row] for row in chosen),
+        strict=True,
+    )

@@ -16,9 +16,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from frazil.format.avro.avro_files import AvroFile
+from frazil.format.avro.avro_files import AvroFile, skipper
 from frazil.format.avro.avro_schema import cached_by_schema, record_schema
-from frazil.format.avro.avro_skipping import skipper
 from frazil.format.avro.avro_types import Bytes, Field, Node, Record, String, Union, UnreadableAvro
 from frazil.format.manifest.lockstep_walk import Chunk, Lockstep, NotInLockstep, lockstep
 from frazil.format.manifest.manifest_fields import (

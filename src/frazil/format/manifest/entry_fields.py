@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
 
 from frazil.format.avro.avro_files import AvroFile, Projection
 from frazil.format.avro.avro_schema import (
@@ -66,16 +69,13 @@ from frazil.format.metadata.content_files import (
     DeleteFile,
     FieldMap,
 )
+from frazil.values.column_matching import DELETE_FILE_PATH_ID
 from frazil.values.single_value import decimal_from_unscaled
 
 _EQUALITY_IDS: Final = 135
 _REFERENCED_DATA_FILE: Final = 143
 _CONTENT_OFFSET: Final = 144
 _CONTENT_SIZE: Final = 145
-
-_DELETE_FILE_PATH: Final = 2147483546
-"""The column `file_path` of position delete files (spec, "Reserved Field IDs")."""
-
 
 RowPosition = tuple[bytes, int]
 """A decompressed block and a position in it."""
@@ -93,14 +93,26 @@ class RowMetrics:
     upper_bounds: Mapping[int, bytes] | None
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteFields:
+DeleteRow: TypeAlias = tuple[int, int, str | None, tuple[int, ...] | None]
+"""The values of `DeleteColumns` for one file."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DeleteColumns:
     """The columns that only delete files have. NONE stands for a missing number."""
 
-    content_offset: list[int]
-    content_size_in_bytes: list[int]
-    referenced_data_file: list[str | None]
-    equality_ids: list[tuple[int, ...] | None]
+    content_offset: NDArray[np.int64]
+    content_size_in_bytes: NDArray[np.int64]
+    referenced_data_file: tuple[str | None, ...]
+    """The field, or the one file that the bounds of `file_path` name (Java's
+    ContentFileUtil.referencedDataFile)."""
+    equality_ids: tuple[tuple[int, ...] | None, ...]
+
+    @classmethod
+    def of(cls, rows: Sequence[DeleteRow]) -> DeleteColumns:
+        """Return columns from the values of each row."""
+        offsets, sizes, referenced, ids = zip(*rows, strict=True) if rows else ((),) * 4
+        return cls(np.array(offsets, np.int64), np.array(sizes, np.int64), referenced, ids)
 
 
 # --- partition tuples ------------------------------------------------------------------------
@@ -316,7 +328,7 @@ def _content_file(values: dict[str, Any], partition: tuple[Any, ...]) -> Content
 # --- delete files ----------------------------------------------------------------------------
 
 
-def delete_fields(file: AvroFile, rows: DecodedRows) -> DeleteFields:
+def delete_columns(file: AvroFile, rows: DecodedRows) -> DeleteColumns:
     """Read the fields that only delete files have, for every row. Raises UnreadableAvro."""
     record = data_file_record(file.schema.record)
     projection = Projection(
@@ -330,20 +342,21 @@ def delete_fields(file: AvroFile, rows: DecodedRows) -> DeleteFields:
             _map(record, UPPER_BOUNDS),
         ],
     )
-    offsets: list[int] = []
-    sizes: list[int] = []
-    referenced: list[str | None] = []
-    ids: list[tuple[int, ...] | None] = []
+    deletes: list[DeleteRow] = []
     # Positions count from the first block, as if all blocks were joined.
     data = b"".join([block for _, block in file.blocks()])
     files = _read_at(projection, ((data, at) for at in rows.data_file_at.tolist()))
     for content, values in zip(rows.content.tolist(), files, strict=True):
         offset, size, path, equality_ids, lower, upper = values
-        offsets.append(NONE if offset is None else offset)
-        sizes.append(NONE if size is None else size)
-        referenced.append(referenced_data_file(content, path, lower, upper))
-        ids.append(None if equality_ids is None else tuple(equality_ids))
-    return DeleteFields(offsets, sizes, referenced, ids)
+        deletes.append(
+            (
+                NONE if offset is None else offset,
+                NONE if size is None else size,
+                referenced_data_file(content, path, lower, upper),
+                None if equality_ids is None else tuple(equality_ids),
+            )
+        )
+    return DeleteColumns.of(deletes)
 
 
 def referenced_data_file(
@@ -356,8 +369,8 @@ def referenced_data_file(
     bounds of the column `file_path` (Java's ContentFileUtil)."""
     if content != POSITION_DELETES or referenced is not None:
         return None if content == EQUALITY_DELETES else referenced
-    low = None if lower is None else lower.get(_DELETE_FILE_PATH)
-    high = None if upper is None else upper.get(_DELETE_FILE_PATH)
+    low = None if lower is None else lower.get(DELETE_FILE_PATH_ID)
+    high = None if upper is None else upper.get(DELETE_FILE_PATH_ID)
     if low is None or low != high:
         return None
     try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any, Final
 
@@ -17,21 +17,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frazil.format.avro.avro_codecs import decompress
-from frazil.format.avro.avro_files import MANIFEST_LIMITS, AvroFile, AvroLimits, open_avro
+from frazil.format.avro.avro_files import MANIFEST_LIMITS, AvroFile, open_avro
 from frazil.format.avro.avro_types import UnreadableAvro
+from frazil.format.manifest import manifest_list
 from frazil.format.manifest.constant_arrays import compact, constant, is_constant, own_bytes
 from frazil.format.manifest.entry_decoder import DecodedRows, decode_rows
 from frazil.format.manifest.entry_fields import (
-    DeleteFields,
-    RowMetrics,
-    delete_fields,
+    DeleteColumns,
+    delete_columns,
     partition_field_ids,
     partition_values,
     read_content_files,
     read_metrics,
 )
-from frazil.format.manifest.manifest_fields import ADDED, DELETED, NO_SNAPSHOT, NONE
-from frazil.format.manifest.manifest_list import DATA, DELETES, ManifestFile
+from frazil.format.manifest.manifest_fields import ADDED, DELETED, EXISTING, NO_SNAPSHOT, NONE
+from frazil.format.manifest.manifest_list import (
+    DATA,
+    DELETES,
+    ManifestFile,
+    ManifestList,
+    manifest_list_schema,
+    new_listed,
+)
 from frazil.format.metadata.content_files import (
     DATA_CONTENT,
     EQUALITY_DELETES,
@@ -39,40 +46,18 @@ from frazil.format.metadata.content_files import (
     FileMetrics,
 )
 
-__all__ = [
-    "NONE",
-    "NO_SNAPSHOT",
-    "DeleteColumns",
-    "Inherited",
-    "ManifestColumns",
-    "RowMetrics",
-    "content_files",
-    "data_files_of",
-    "decode_columns",
-    "make_columns",
-    "metrics",
-    "path_hash",
-    "path_hashes",
-]
-
 Rows = Sequence[int] | NDArray[np.int64]
 
+ROW_ARRAYS: Final = (
+    *("status", "content", "snapshot_id", "sequence_number", "file_sequence_number"),
+    *("record_count", "file_size_in_bytes", "first_row_id", "partition", "data_file_at"),
+    *("data_file_end", "first_row_id_at", "sorted_hashes", "hash_order"),
+)
+"""The fields of `ManifestColumns` that are arrays with one value for each row."""
 _HASH_BYTES: Final = 8
 _MAX_SCANNED_PAIRS: Final = 64
 _OBJECT_BYTES: Final = 120
 """The approximate memory of a value outside of the arrays."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class DeleteColumns:
-    """The columns that only delete files have."""
-
-    content_offset: NDArray[np.int64]
-    content_size_in_bytes: NDArray[np.int64]
-    referenced_data_file: tuple[str | None, ...]
-    """The field, or the one file that the bounds of `file_path` name (Java's
-    ContentFileUtil.referencedDataFile)."""
-    equality_ids: tuple[tuple[int, ...] | None, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,6 +68,11 @@ class Inherited:
     sequence_number: NDArray[np.int64]
     file_sequence_number: NDArray[np.int64]
     first_row_id: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, rows: NDArray[np.int64], columns: ManifestColumns | Inherited) -> Inherited:
+        """Return the values of some rows."""
+        return cls(*(getattr(columns, own.name)[rows] for own in fields(cls)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -162,7 +152,7 @@ class ManifestColumns:
             # Most commits look for one path in small manifests, where calls to numpy would
             # dominate.
             mine = own.tolist()
-            return np.array([at for at, one in enumerate(hashes.tolist()) if one in mine], np.int64)
+            return np.array([at for at, key in enumerate(hashes.tolist()) if key in mine], np.int64)
         if len(own) < len(hashes) and bool((hashes[:-1] < hashes[1:]).all()):
             positions = np.searchsorted(hashes, own)
             positions[positions == len(hashes)] = 0
@@ -212,18 +202,7 @@ class ManifestColumns:
     @property
     def size_bytes(self) -> int:
         """The approximate memory of the columns."""
-        arrays = (
-            *(self.status, self.content, self.snapshot_id, self.sequence_number),
-            *(self.file_sequence_number, self.record_count, self.file_size_in_bytes),
-            *(self.first_row_id, self.partition, self.data_file_at, self.data_file_end),
-            *(
-                self.first_row_id_at,
-                self.block_starts,
-                self.path_offsets,
-                self.sorted_hashes,
-                self.hash_order,
-            ),
-        )
+        arrays = [getattr(self, name) for name in (*ROW_ARRAYS, "block_starts", "path_offsets")]
         values = sum(_OBJECT_BYTES * (1 + len(values)) for values in self.partitions)
         size = sum(own_bytes(array) for array in arrays) + len(self.path_bytes) + values + 500
         if self.deletes is not None:
@@ -246,15 +225,12 @@ def _or(own: NDArray[np.int64], missing: int, value: int | None) -> NDArray[np.i
 @lru_cache(maxsize=1 << 14)
 def path_hash(path: str) -> int:
     """Return a 64-bit hash of a path. It must never change, because the disk cache contains it."""
-    return int.from_bytes(_digest(path.encode()), "little")
+    digest = hashlib.blake2b(path.encode(), digest_size=_HASH_BYTES).digest()
+    return int.from_bytes(digest, "little")
 
 
 def path_hashes(paths: Iterable[str]) -> NDArray[np.uint64]:
     return _hashes([path.encode() for path in paths])
-
-
-def _digest(path: bytes) -> bytes:
-    return hashlib.blake2b(path, digest_size=_HASH_BYTES).digest()
 
 
 def _hashes(paths: Sequence[bytes]) -> NDArray[np.uint64]:
@@ -266,9 +242,9 @@ def _hashes(paths: Sequence[bytes]) -> NDArray[np.uint64]:
 # --- making columns --------------------------------------------------------------------------
 
 
-def decode_columns(content: bytes, limits: AvroLimits = MANIFEST_LIMITS) -> ManifestColumns:
+def decode_columns(content: bytes) -> ManifestColumns:
     """Decode the columns of a manifest. Raises UnreadableAvro."""
-    return columns_of_file(open_avro(content, limits))
+    return columns_of_file(open_avro(content, MANIFEST_LIMITS))
 
 
 def columns_of_file(file: AvroFile) -> ManifestColumns:
@@ -283,7 +259,7 @@ def columns_of_file(file: AvroFile) -> ManifestColumns:
         content_kind=DELETES if has_deletes else DATA,
         partition_field_ids=partition_field_ids(file.schema),
         partitions=partition_values(file.schema, rows.partitions),
-        deletes=delete_fields(file, rows) if has_deletes else None,
+        deletes=delete_columns(file, rows) if has_deletes else None,
     )
 
 
@@ -293,7 +269,7 @@ def make_columns(
     content_kind: int,
     partition_field_ids: tuple[int, ...],
     partitions: tuple[tuple[Any, ...], ...],
-    deletes: DeleteFields | None,
+    deletes: DeleteColumns | None,
     hashes: NDArray[np.uint64] | None = None,
 ) -> ManifestColumns:
     """Build the columns of valid rows. The path hashes are computed unless the caller passes
@@ -316,7 +292,7 @@ def make_columns(
         partition_field_ids=partition_field_ids,
         partitions=partitions,
         partition=compact(rows.partition.astype(np.int32)),
-        deletes=None if deletes is None else _delete_columns(deletes),
+        deletes=deletes,
         data_file_at=rows.data_file_at.astype(np.uint32),
         data_file_end=rows.data_file_end.astype(np.uint32),
         first_row_id_at=_row_id_at(rows, content_kind),
@@ -332,15 +308,6 @@ def _row_id_at(rows: DecodedRows, content_kind: int) -> NDArray[np.int32]:
     if content_kind == DATA:
         return compact(rows.first_row_id_at.astype(np.int32))
     return constant(NONE, len(rows.status), np.int32)
-
-
-def _delete_columns(fields: DeleteFields) -> DeleteColumns:
-    return DeleteColumns(
-        np.array(fields.content_offset, np.int64),
-        np.array(fields.content_size_in_bytes, np.int64),
-        tuple(fields.referenced_data_file),
-        tuple(fields.equality_ids),
-    )
 
 
 def _check(rows: DecodedRows) -> None:
@@ -371,20 +338,16 @@ def data_files_of(file: AvroFile, columns: ManifestColumns, rows: Rows) -> list[
     return [block[at : at + size] for (block, at), size in zip(positions, sizes, strict=True)]
 
 
-def metrics(
-    content: bytes, columns: ManifestColumns, rows: Rows, limits: AvroLimits = MANIFEST_LIMITS
-) -> Iterator[FileMetrics]:
+def metrics(content: bytes, columns: ManifestColumns, rows: Rows) -> Iterator[FileMetrics]:
     """Read the metrics of some rows of the manifest with this content, in their order. For many
     rows `metric_decoder` is far faster."""
-    file = open_avro(content, limits)
+    file = open_avro(content, MANIFEST_LIMITS)
     return read_metrics(file.schema, row_positions(file, columns, rows))
 
 
-def content_files(
-    content: bytes, columns: ManifestColumns, rows: Rows, limits: AvroLimits = MANIFEST_LIMITS
-) -> Iterator[ContentFile]:
+def content_files(content: bytes, columns: ManifestColumns, rows: Rows) -> Iterator[ContentFile]:
     """Read some rows of the manifest as whole files. Inherited first row ids are not set."""
-    file = open_avro(content, limits)
+    file = open_avro(content, MANIFEST_LIMITS)
     tuples = [columns.partitions[index] for index in columns.partition[rows].tolist()]
     return read_content_files(file.schema, row_positions(file, columns, rows), tuples)
 
@@ -421,3 +384,46 @@ def _some_blocks(file: AvroFile, columns: ManifestColumns, wanted: set[int]) -> 
                 raise UnreadableAvro("the manifest is not the one that the columns are of")
             blocks[number] = block
     return blocks
+
+
+# --- manifests without a list -----------------------------------------------------------------
+
+
+def inline_manifest_list(
+    snapshot_id: int, manifests: Sequence[tuple[str, int, ManifestColumns]]
+) -> ManifestList:
+    """Return the list of a snapshot that names its manifests inline, as old version 1 writers do,
+    from the path, length and columns of each manifest.
+
+    As in Java's BaseSnapshot, such manifests have the first partition spec. Their partitions are
+    unknown, so readers assume that any partition is possible.
+    """
+    listed = tuple(_listed(snapshot_id, *manifest) for manifest in manifests)
+    return ManifestList(manifest_list_schema(1), {}, "deflate", listed)
+
+
+def _listed(snapshot_id: int, path: str, length: int, columns: ManifestColumns) -> ManifestFile:
+    files = np.bincount(columns.status, minlength=3)
+    rows = [int(columns.record_count[columns.status == status].sum()) for status in range(3)]
+    values: dict[int, Any] = {
+        manifest_list.PATH: path,
+        manifest_list.LENGTH: length,
+        manifest_list.SPEC_ID: 0,
+        manifest_list.ADDED_SNAPSHOT_ID: _added_by(columns, snapshot_id),
+        manifest_list.ADDED_FILES: int(files[ADDED]),
+        manifest_list.EXISTING_FILES: int(files[EXISTING]),
+        manifest_list.DELETED_FILES: int(files[DELETED]),
+        manifest_list.ADDED_ROWS: rows[ADDED],
+        manifest_list.EXISTING_ROWS: rows[EXISTING],
+        manifest_list.DELETED_ROWS: rows[DELETED],
+    }
+    return new_listed(values, 1, None).manifest
+
+
+def _added_by(columns: ManifestColumns, snapshot_id: int) -> int:
+    """Return the id of the snapshot that wrote the manifest, which also added or deleted its
+    files."""
+    changed = columns.snapshot_id[
+        (columns.status != EXISTING) & (columns.snapshot_id != NO_SNAPSHOT)
+    ]
+    return int(changed[0]) if len(changed) else snapshot_id

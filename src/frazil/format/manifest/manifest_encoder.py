@@ -16,17 +16,10 @@ from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from functools import lru_cache
 from typing import Any, Final
-from uuid import UUID
 
 from frazil.format.avro.avro_schema import RecordSchema
-from frazil.format.avro.avro_types import INTS, LONGS, Field, Longs, encode_count
-from frazil.format.manifest.manifest_fields import (
-    ADDED,
-    DELETED,
-    EXISTING,
-    data_file_record,
-    partition_record,
-)
+from frazil.format.avro.avro_types import INTS, LONGS, Longs, encode_count
+from frazil.format.manifest.manifest_fields import ADDED, DELETED, EXISTING
 from frazil.format.manifest.manifest_list import DATA, DELETES
 from frazil.format.manifest.manifest_schema import (
     decimal_bytes,
@@ -45,7 +38,7 @@ from frazil.format.metadata.content_files import (
 )
 from frazil.format.metadata.partition_spec import PartitionSpec, partition_type
 from frazil.format.metadata.schema import Schema
-from frazil.values.single_value import check_value, unscaled
+from frazil.values.single_value import INT_BITS, check_value, unscaled
 from frazil.values.types import DecimalType, NestedField, StructType, Type, TypeId
 from frazil.wire.declared_content import CountMap
 
@@ -115,8 +108,6 @@ class ManifestEncoder:
     """The content of the manifest: DATA or DELETES."""
     partition_type: StructType
     schema: RecordSchema = dataclass_field(repr=False)
-    partition_fields: tuple[Field, ...] = dataclass_field(repr=False)
-    """The fields of the struct `partition` in `schema`."""
     header: Mapping[str, bytes] = dataclass_field(repr=False)
     _encode: Callable[[Any], bytes] = dataclass_field(repr=False)
 
@@ -176,16 +167,12 @@ def manifest_encoder(
     if format_version == 1 and content == DELETES:
         raise ValueError("format version 1 has no delete files")
     tuple_type = partition_type(spec, schema)
-    entry_schema = manifest_schema(tuple_type, format_version)
-    partition = partition_record(data_file_record(entry_schema.record))
-    assert partition is not None
     return ManifestEncoder(
         format_version=format_version,
         spec_id=spec.spec_id,
         content=content,
         partition_type=tuple_type,
-        schema=entry_schema,
-        partition_fields=partition.fields,
+        schema=manifest_schema(tuple_type, format_version),
         header=_header(schema, spec, tuple_type, format_version, content),
         _encode=_file_encoder(tuple_type, format_version, content),
     )
@@ -217,10 +204,6 @@ def _header(
 
 def _optional_long(value: int | None) -> bytes:
     return _NULL if value is None else _SOME + LONGS[value]
-
-
-def _optional_bytes(value: bytes | None) -> bytes:
-    return _NULL if value is None else _SOME + LONGS[len(value)] + value
 
 
 def _sized(value: bytes) -> bytes:
@@ -262,7 +245,7 @@ def _file_encoder(
                 encode_count_map(file.nan_value_counts),
                 encode_bound_map(file.lower_bounds),
                 encode_bound_map(file.upper_bounds),
-                _NULL if key is None else _optional_bytes(key),
+                _NULL if key is None else _SOME + _sized(key),
                 _NULL if offsets is None else _array(offsets, longs),
                 tail(file),
             )
@@ -418,28 +401,13 @@ def _boolean(value: Any) -> bytes:
     return b"\x01" if value else b"\x00"
 
 
-def _text(value: str) -> bytes:
-    return _sized(value.encode())
-
-
-def _uuid(value: UUID) -> bytes:
-    return value.bytes
-
-
 _VALUE_ENCODERS: Final[Mapping[TypeId, Callable[[Any], bytes]]] = {
     TypeId.BOOLEAN: _boolean,
-    TypeId.INT: INTS.__getitem__,
-    TypeId.DATE: INTS.__getitem__,
-    TypeId.LONG: LONGS.__getitem__,
-    TypeId.TIME: LONGS.__getitem__,
-    TypeId.TIMESTAMP: LONGS.__getitem__,
-    TypeId.TIMESTAMPTZ: LONGS.__getitem__,
-    TypeId.TIMESTAMP_NS: LONGS.__getitem__,
-    TypeId.TIMESTAMPTZ_NS: LONGS.__getitem__,
+    **{kind: (INTS if bits == 32 else LONGS).__getitem__ for kind, bits in INT_BITS.items()},
     TypeId.FLOAT: struct.Struct("<f").pack,
     TypeId.DOUBLE: struct.Struct("<d").pack,
-    TypeId.STRING: _text,
-    TypeId.UUID: _uuid,
+    TypeId.STRING: lambda value: _sized(value.encode()),
+    TypeId.UUID: lambda value: value.bytes,
     TypeId.BINARY: _sized,
     TypeId.GEOMETRY: _sized,
     TypeId.GEOGRAPHY: _sized,

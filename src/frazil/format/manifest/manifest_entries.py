@@ -81,9 +81,9 @@ class Manifest:
     entries: tuple[ManifestEntry, ...]
 
 
-def read_manifest(content: bytes, limits: AvroLimits = MANIFEST_LIMITS) -> Manifest:
+def read_manifest(content: bytes) -> Manifest:
     """Read a manifest. Raises UnreadableAvro."""
-    file = open_avro(content, limits)
+    file = open_avro(content, MANIFEST_LIMITS)
     data_file = data_file_record(file.schema.record)
     projection = _entry_projection(file.schema.record, data_file)
     return Manifest(
@@ -97,7 +97,7 @@ def read_manifest(content: bytes, limits: AvroLimits = MANIFEST_LIMITS) -> Manif
     )
 
 
-def file_paths(content: bytes, limits: AvroLimits = MANIFEST_LIMITS) -> Iterator[str]:
+def file_paths(content: bytes, limits: AvroLimits) -> Iterator[str]:
     """Return the path of every entry, whatever its status, one at a time."""
     file = open_avro(content, limits)
     record = file.schema.record
@@ -132,14 +132,14 @@ def inherited(manifest: Manifest, listed: ManifestFile) -> Iterator[ManifestEntr
         )
 
 
-def only_added(content: bytes, sequence_number: int, limits: AvroLimits = MANIFEST_LIMITS) -> bytes:
+def only_added(content: bytes, sequence_number: int) -> bytes:
     """Return the manifest with only its ADDED entries, which inherit their numbers and row ids
     again.
 
     If the schema does not allow null, the given sequence number is written. The entry's snapshot id
     is right and stays.
     """
-    file = open_avro(content, limits)
+    file = open_avro(content, MANIFEST_LIMITS)
     record = file.schema.record
     status = required_field(record, STATUS, Integer)
     projection = Projection(record, [status])
@@ -211,25 +211,15 @@ def _entry_projection(record: Record, data_file: Record) -> Projection:
 
 
 def _entry(values: Sequence[Any]) -> ManifestEntry:
-    status, snapshot_id, sequence_number, file_sequence_number, data_file = values
+    status, *numbers, data_file = values
     content, path, file_format, record_count, size, first_row_id, partition = data_file
     if status not in (EXISTING, ADDED, DELETED):
         raise UnreadableAvro(f"an entry has the unknown status {status}")
     if path is None or record_count is None or record_count < 0:
         raise UnreadableAvro("an entry has no file path or no record count")
-    return ManifestEntry(
-        status=status,
-        snapshot_id=snapshot_id,
-        sequence_number=sequence_number,
-        file_sequence_number=file_sequence_number,
-        content=content or 0,
-        file_path=path,
-        file_format=file_format,
-        record_count=record_count,
-        file_size_in_bytes=size,
-        first_row_id=first_row_id,
-        partition=() if partition is None else tuple(partition.values()),
-    )
+    described = [status, *numbers, content or 0, path, file_format, record_count, size]
+    described += [first_row_id, () if partition is None else tuple(partition.values())]
+    return ManifestEntry(*described)
 
 
 def _has_sequence_numbers(file: AvroFile) -> bool:

@@ -18,7 +18,6 @@ from typing import Any, Final
 from frazil.format.avro.avro_files import (
     MANIFEST_LIST_LIMITS,
     AvroBlock,
-    AvroLimits,
     Projection,
     avro_block,
     open_avro,
@@ -175,9 +174,9 @@ class WrittenManifestList:
     """The number of row ids assigned to manifests that had none (version 3)."""
 
 
-def read_manifest_list(content: bytes, limits: AvroLimits = MANIFEST_LIST_LIMITS) -> ManifestList:
+def read_manifest_list(content: bytes) -> ManifestList:
     """Read a list. Raises UnreadableAvro."""
-    file = open_avro(content, limits)
+    file = open_avro(content, MANIFEST_LIST_LIMITS)
     projection = _projection(file.schema.text)
     manifests = tuple(_manifest_file(values, raw) for values, raw in file.records(projection.read))
     return ManifestList(file.schema, file.metadata, file.codec, manifests)
@@ -324,6 +323,7 @@ def manifest_list_schema(format_version: int) -> RecordSchema:
 
 # --- reading ---------------------------------------------------------------------------------
 
+# In the order of the fields of `ManifestFile`.
 _READ: Final = (
     *(PATH, LENGTH, SPEC_ID, CONTENT, SEQUENCE_NUMBER, MIN_SEQUENCE_NUMBER, ADDED_SNAPSHOT_ID),
     *(ADDED_FILES, EXISTING_FILES, DELETED_FILES, ADDED_ROWS, EXISTING_ROWS, DELETED_ROWS),
@@ -347,30 +347,14 @@ def _read_manifest_file(schema: RecordSchema, raw: bytes) -> ManifestFile:
 
 
 def _manifest_file(values: list[Any], raw: bytes) -> ManifestFile:
-    path, length, spec_id, content, sequence_number, min_sequence_number, *rest = values
-    snapshot_id, added, existing, deleted, *rows, first_row_id, key_metadata = rest
+    path, length, spec_id, content, sequence_number, min_sequence_number, *rest, key = values
     if path is None or length is None or spec_id is None:
         raise UnreadableAvro("a manifest has no path, length or partition spec")
     if content not in (None, DATA, DELETES):
         raise UnreadableAvro(f"a manifest has the unknown content {content}")
-    return ManifestFile(
-        manifest_path=path,
-        manifest_length=length,
-        partition_spec_id=spec_id,
-        content=content or DATA,
-        sequence_number=sequence_number or 0,
-        min_sequence_number=min_sequence_number or 0,
-        added_snapshot_id=snapshot_id,
-        added_files_count=added,
-        existing_files_count=existing,
-        deleted_files_count=deleted,
-        added_rows_count=rows[0],
-        existing_rows_count=rows[1],
-        deleted_rows_count=rows[2],
-        first_row_id=first_row_id,
-        encrypted=bool(key_metadata),
-        raw=raw,
-    )
+    described = [path, length, spec_id, content or DATA, sequence_number or 0]
+    described += [min_sequence_number or 0, *rest, bool(key), raw]
+    return ManifestFile(*described)
 
 
 def _summary(partitions: Field, item: Mapping[str, Any]) -> PartitionSummary:
@@ -506,9 +490,7 @@ def summarise(
         encode = _encoder(field.value_node)
         if encode is not None:
             try:
-                summaries.append(
-                    _field_summary([values[position] for values in partitions], encode)
-                )
+                summaries.append(field_summary([values[position] for values in partitions], encode))
             except struct.error:
                 raise UnreadableAvro(f"a value of {field.name} does not fit its type") from None
         elif wider is not None:
@@ -518,17 +500,22 @@ def summarise(
     return summaries
 
 
-def _field_summary(values: Sequence[Any], encode: Callable[[Any], bytes]) -> PartitionSummary:
-    known = [value for value in values if value is not None and not _is_nan(value)]
+def field_summary(
+    values: Sequence[Any],
+    encode: Callable[[Any], bytes],
+    order: Callable[[Any], Any] | None = None,
+) -> PartitionSummary:
+    """Return the summary of the values of one partition field."""
+    known = [value for value in values if value is not None and not is_nan(value)]
     return PartitionSummary(
         contains_null=any(value is None for value in values),
-        contains_nan=any(_is_nan(value) for value in values),
-        lower_bound=encode(_signed(min(known), -0.0)) if known else None,
-        upper_bound=encode(_signed(max(known), 0.0)) if known else None,
+        contains_nan=any(is_nan(value) for value in values),
+        lower_bound=encode(_signed(min(known, key=order), -0.0)) if known else None,
+        upper_bound=encode(_signed(max(known, key=order), 0.0)) if known else None,
     )
 
 
-def _is_nan(value: Any) -> bool:
+def is_nan(value: Any) -> bool:
     return isinstance(value, float) and math.isnan(value)
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from frazil.format.avro.avro_schema import RecordSchema, record_schema
 from frazil.values import types
+from frazil.values.type_json import struct_to_json
 
 FORMAT_VERSIONS: Final = (1, 2, 3)
 
@@ -88,7 +89,7 @@ def avro_schema(struct: types.StructType, name: str) -> RecordSchema:
 
 def schema_json(struct: types.StructType) -> str:
     """Return a struct as the JSON of an Iceberg schema."""
-    return json.dumps({"schema-id": 0, **_iceberg_type(struct)}, separators=(",", ":"))
+    return json.dumps({"schema-id": 0, **struct_to_json(struct)}, separators=(",", ":"))
 
 
 def _entry_type(partition_type: types.StructType, format_version: int) -> types.StructType:
@@ -113,6 +114,11 @@ def _file_fields(
 
 # --- Avro's terms ----------------------------------------------------------------------------
 
+
+def _timestamp(unit: str, *, is_utc: bool) -> dict[str, Any]:
+    return {"type": "long", "logicalType": f"timestamp-{unit}", "adjust-to-utc": is_utc}
+
+
 _AVRO: Final[Mapping[types.TypeId, Any]] = {
     types.TypeId.UNKNOWN: "null",
     types.TypeId.BOOLEAN: "boolean",
@@ -126,26 +132,10 @@ _AVRO: Final[Mapping[types.TypeId, Any]] = {
     types.TypeId.GEOGRAPHY: "bytes",
     types.TypeId.DATE: {"type": "int", "logicalType": "date"},
     types.TypeId.TIME: {"type": "long", "logicalType": "time-micros"},
-    types.TypeId.TIMESTAMP: {
-        "type": "long",
-        "logicalType": "timestamp-micros",
-        "adjust-to-utc": False,
-    },
-    types.TypeId.TIMESTAMPTZ: {
-        "type": "long",
-        "logicalType": "timestamp-micros",
-        "adjust-to-utc": True,
-    },
-    types.TypeId.TIMESTAMP_NS: {
-        "type": "long",
-        "logicalType": "timestamp-nanos",
-        "adjust-to-utc": False,
-    },
-    types.TypeId.TIMESTAMPTZ_NS: {
-        "type": "long",
-        "logicalType": "timestamp-nanos",
-        "adjust-to-utc": True,
-    },
+    types.TypeId.TIMESTAMP: _timestamp("micros", is_utc=False),
+    types.TypeId.TIMESTAMPTZ: _timestamp("micros", is_utc=True),
+    types.TypeId.TIMESTAMP_NS: _timestamp("nanos", is_utc=False),
+    types.TypeId.TIMESTAMPTZ_NS: _timestamp("nanos", is_utc=True),
 }
 
 
@@ -222,37 +212,3 @@ def _avro_char(char: str, first: bool) -> str:
     if char == "_" or char.isalpha() or (char.isdecimal() and not first):
         return char
     return f"_{char}" if char.isdecimal() else f"_x{ord(char):X}"
-
-
-# --- Iceberg's terms -------------------------------------------------------------------------
-
-
-def _iceberg_type(type_: types.Type) -> Any:
-    if isinstance(type_, types.StructType):
-        return {"type": "struct", "fields": [_iceberg_field(field) for field in type_.fields]}
-    if isinstance(type_, types.ListType):
-        return {
-            "type": "list",
-            "element-id": type_.element.field_id,
-            "element": _iceberg_type(type_.element.type),
-            "element-required": type_.element.required,
-        }
-    if isinstance(type_, types.MapType):
-        return {
-            "type": "map",
-            "key-id": type_.key.field_id,
-            "key": _iceberg_type(type_.key.type),
-            "value-id": type_.value.field_id,
-            "value": _iceberg_type(type_.value.type),
-            "value-required": type_.value.required,
-        }
-    return str(type_)
-
-
-def _iceberg_field(field: types.NestedField) -> dict[str, Any]:
-    return {
-        "id": field.field_id,
-        "name": field.name,
-        "required": field.required,
-        "type": _iceberg_type(field.type),
-    }

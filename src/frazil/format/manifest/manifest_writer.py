@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
+from functools import partial
 from typing import Any, Final, TypeAlias
 from uuid import UUID
 
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frazil.format.avro.avro_files import MANIFEST_LIMITS, AvroWriter, open_avro
-from frazil.format.avro.avro_types import Fixed, Null, UnreadableAvro
+from frazil.format.avro.avro_types import UnreadableAvro
 from frazil.format.manifest import manifest_list
 from frazil.format.manifest.copied_entries import (
     Blocks,
@@ -29,11 +30,10 @@ from frazil.format.manifest.copied_entries import (
 from frazil.format.manifest.manifest_columns import ManifestColumns, decode_columns
 from frazil.format.manifest.manifest_encoder import ManifestEncoder
 from frazil.format.manifest.manifest_fields import ADDED, DELETED, EXISTING, NO_SNAPSHOT, NONE
-from frazil.format.manifest.manifest_list import ManifestFile, PartitionSummary, summarise
+from frazil.format.manifest.manifest_list import ManifestFile, PartitionSummary, field_summary
 from frazil.format.metadata.content_files import ContentFile
 from frazil.format.metadata.table_properties import parse_int
 from frazil.values.single_value import to_binary
-from frazil.values.types import Type
 
 BLOCK_ENTRIES: Final = 500
 DEFAULT_TARGET_SIZE_BYTES: Final = 8 << 20
@@ -291,7 +291,11 @@ class RollingManifestWriter:
             own, snapshot, number, file_number = key
             try:
                 known[key] = self._encoder.entry(
-                    own, _given(snapshot, NO_SNAPSHOT), _given(number), _given(file_number), b""
+                    own,
+                    _or_none(snapshot, NO_SNAPSHOT),
+                    _or_none(number),
+                    _or_none(file_number),
+                    b"",
                 )
             except ValueError as error:
                 raise UnreadableAvro(f"an entry cannot be carried over: {error}") from None
@@ -329,7 +333,7 @@ class RollingManifestWriter:
         self._open = None
 
 
-def _given(value: int, missing: int = NONE) -> int | None:
+def _or_none(value: int, missing: int = NONE) -> int | None:
     return None if value == missing else value
 
 
@@ -393,32 +397,10 @@ class _OpenManifest:
 def _summaries(
     encoder: ManifestEncoder, partitions: set[tuple[Any, ...]]
 ) -> tuple[PartitionSummary, ...]:
-    values = list(partitions)
-    fields = encoder.partition_fields
-    types = [field.type for field in encoder.partition_type.fields]
-    typed = [
-        _typed_summary(type_, [row[position] for row in values])
-        if isinstance(field.value_node, Fixed | Null)
-        else _NO_SUMMARY
-        for position, (field, type_) in enumerate(zip(fields, types, strict=True))
-    ]
-    summaries = summarise(fields, values, typed)
-    assert summaries is not None
-    return tuple(summaries)
-
-
-_NO_SUMMARY: Final = PartitionSummary(False, None, None, None)
-"""Replaces the summary of a field that `summarise` handles by its Avro type."""
-
-
-def _typed_summary(type_: Type, values: list[Any]) -> PartitionSummary:
-    """Return the summary of values whose Avro type, a fixed, does not define Iceberg's order."""
-    known = [value for value in values if value is not None]
-    return PartitionSummary(
-        contains_null=len(known) < len(values),
-        contains_nan=False,
-        lower_bound=to_binary(type_, min(known, key=_order)) if known else None,
-        upper_bound=to_binary(type_, max(known, key=_order)) if known else None,
+    fields = encoder.partition_type.fields
+    return tuple(
+        field_summary([values[at] for values in partitions], partial(to_binary, field.type), _order)
+        for at, field in enumerate(fields)
     )
 
 

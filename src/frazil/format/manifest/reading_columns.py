@@ -15,7 +15,7 @@ from typing import Any, Final, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from frazil.format.avro.avro_files import MANIFEST_LIMITS, AvroFile, AvroLimits, open_avro
+from frazil.format.avro.avro_files import MANIFEST_LIMITS, AvroFile, open_avro
 from frazil.format.avro.avro_types import Field, UnreadableAvro
 from frazil.format.manifest.entry_fields import read_content_files
 from frazil.format.manifest.lockstep_walk import NotInLockstep, RowsWalk
@@ -71,11 +71,9 @@ class ReadingColumns:
         return sum(part.size_bytes for part in parts) + 200
 
 
-def decode_reading(
-    content: bytes, columns: ManifestColumns, limits: AvroLimits = MANIFEST_LIMITS
-) -> ReadingColumns:
+def decode_reading(content: bytes, columns: ManifestColumns) -> ReadingColumns:
     """Decode the reading columns of the manifest with this content. Raises UnreadableAvro."""
-    file = open_avro(content, limits)
+    file = open_avro(content, MANIFEST_LIMITS)
     if len(columns) >= _MIN_LOCKSTEP_ROWS:
         try:
             return _together(file, columns)

@@ -128,9 +128,9 @@ def new_table(
     _check_new_table_properties(properties, version)
 
     fresh_schema, new_ids = assign_fresh_ids(schema)
-    given_spec = UNPARTITIONED if spec is None else parse_partition_spec(spec)
-    given_order = UNSORTED if order is None else parse_sort_order(order, "write-order")
-    check_known_transforms([part.transform for part in given_order.fields], "write-order")
+    sent_spec = UNPARTITIONED if spec is None else parse_partition_spec(spec)
+    sent_order = UNSORTED if order is None else parse_sort_order(order, "write-order")
+    check_known_transforms([part.transform for part in sent_order.fields], "write-order")
 
     state = TableState.empty(version, now_ms=now_ms)
     updates: list[TableUpdate] = [
@@ -138,9 +138,9 @@ def new_table(
         wire.SetLocation(location),
         wire.AddSchema(Raw(fresh_schema.raw)),
         wire.SetCurrentSchema(table_updates.LAST_ADDED),
-        wire.AddPartitionSpec(Raw(freshen_partition_spec(given_spec, new_ids).raw)),
+        wire.AddPartitionSpec(Raw(freshen_partition_spec(sent_spec, new_ids).raw)),
         wire.SetDefaultSpec(table_updates.LAST_ADDED),
-        wire.AddSortOrder(Raw(freshen_sort_order(given_order, new_ids).raw)),
+        wire.AddSortOrder(Raw(freshen_sort_order(sent_order, new_ids).raw)),
         wire.SetDefaultSortOrder(table_updates.LAST_ADDED),
     ]
     for update in updates:

@@ -66,18 +66,14 @@ _WHOLE_MANIFEST_FRACTION: Final = 1 / 4
 """If this fraction of a manifest is asked about, the whole manifest is evaluated."""
 
 
-def inclusive_mask(
-    expression: Expression, metrics: MetricColumns, record_count: NDArray[Any]
-) -> Bools:
+def inclusive_mask(expression: Expression, metrics: MetricColumns) -> Bools:
     """Return for each row whether the file may have a matching row. False is certain."""
-    return _inclusive_answer(_masks(expression, _inclusive)(metrics), record_count)
+    return _inclusive_answer(_masks(expression, _inclusive)(metrics), metrics.record_count)
 
 
-def strict_mask(
-    expression: Expression, metrics: MetricColumns, record_count: NDArray[Any]
-) -> Bools:
+def strict_mask(expression: Expression, metrics: MetricColumns) -> Bools:
     """Return for each row whether every row of the file must match. True is certain."""
-    return _strict_answer(_masks(expression, _strict)(metrics), record_count)
+    return _strict_answer(_masks(expression, _strict)(metrics), metrics.record_count)
 
 
 def inclusive_column_evaluator(expression: Expression) -> ColumnEvaluator:
@@ -124,7 +120,7 @@ def _masks(expression: Expression, predicate: Callable[[BoundPredicate], _Masks]
     if isinstance(expression, And | Or):
         operands = [_masks(operand, predicate) for operand in expression.operands]
         return _joined(operands, settled=isinstance(expression, Or))
-    if isinstance(expression, BoundUnaryPredicate | BoundLiteralPredicate | BoundSetPredicate):
+    if isinstance(expression, BoundPredicate):
         return predicate(expression)
     raise TypeError(f"{type(expression).__name__} is not a bound expression without negations")
 

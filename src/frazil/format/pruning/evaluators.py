@@ -29,7 +29,7 @@ from frazil.format.expr.expression_binding import (
     BoundUnaryPredicate,
 )
 from frazil.format.expr.projection import inclusive_projection, strict_projection
-from frazil.format.manifest.manifest_list import PartitionSummary
+from frazil.format.manifest.manifest_list import PartitionSummary, is_nan
 from frazil.format.metadata.content_files import FieldMap, FileMetrics
 from frazil.format.metadata.partition_spec import PartitionSpec
 from frazil.values import transforms
@@ -69,13 +69,9 @@ def build(
         if isinstance(expression, And):
             return lambda subject: all(matches(subject) for matches in operands)
         return lambda subject: any(matches(subject) for matches in operands)
-    if isinstance(expression, BoundUnaryPredicate | BoundLiteralPredicate | BoundSetPredicate):
+    if isinstance(expression, BoundPredicate):
         return predicate(expression)
     raise TypeError(f"{type(expression).__name__} is not a bound expression without negations")
-
-
-def is_nan(value: object) -> bool:
-    return isinstance(value, float) and math.isnan(value)
 
 
 def same_value(left: Any, right: Any) -> bool:
@@ -348,7 +344,7 @@ def residual_evaluator(expression: Expression, spec: PartitionSpec) -> Residual:
         operands = [residual_evaluator(operand, spec) for operand in expression.operands]
         join = all_of if isinstance(expression, And) else any_of
         return lambda partition: join(*(residual(partition) for residual in operands))
-    if isinstance(expression, BoundUnaryPredicate | BoundLiteralPredicate | BoundSetPredicate):
+    if isinstance(expression, BoundPredicate):
         return _of_predicate(expression, spec)
     return lambda _: expression
 

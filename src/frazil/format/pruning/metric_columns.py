@@ -17,7 +17,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -215,9 +215,9 @@ def make_bounds(
 ) -> Bounds:
     """Return the densest form of bounds. They are given by their words as little-endian numbers,
     padded with zeros. A missing bound has only zeros and the length 0."""
-    told = lengths if present is None else lengths[present]
-    width = int(told[0]) if len(told) else 0
-    if width in NUMBER_WIDTHS and bool((told == width).all()):
+    known = lengths if present is None else lengths[present]
+    width = int(known[0]) if len(known) else 0
+    if width in NUMBER_WIDTHS and bool((known == width).all()):
         return NumberBounds(compact(first.astype(NUMBER_WIDTHS[width])), present)
     rows = len(first)
     longest = int(lengths.max()) if rows else 0
@@ -242,11 +242,9 @@ BOUNDS: Final = ("lower_bounds", "upper_bounds")
 _OBJECT_BYTES: Final = 64
 """The memory of a small object in addition to its arrays."""
 _FILE_BYTES: Final = 2_000
-_ASKED_BYTES: Final = 3_000
+_USED_COLUMNS_BYTES: Final = 3_000
 """The approximate memory of the statistics of a file as objects, and of the columns that filters
 use."""
-
-_V = TypeVar("_V")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -417,15 +415,15 @@ class _Taken:
 
     def __init__(self, whole: MetricColumns, rows: Rows) -> None:
         self._whole, self._rows = whole, rows
-        self._made: dict[int, FieldMetrics] = {}
+        self._columns_by_id: dict[int, FieldMetrics] = {}
 
     def get(self, field_id: int, /) -> FieldMetrics | None:
-        if field_id not in self._made:
+        if field_id not in self._columns_by_id:
             metrics = self._whole.field(field_id)
             if metrics is None:
                 return None
-            self._made[field_id] = metrics.take(self._rows)
-        return self._made[field_id]
+            self._columns_by_id[field_id] = metrics.take(self._rows)
+        return self._columns_by_id[field_id]
 
     def __iter__(self) -> Iterator[int]:
         return iter(self._whole.field_ids)
@@ -434,21 +432,23 @@ class _Taken:
 # --- one file --------------------------------------------------------------------------------
 
 
-class _RowMap(Generic[_V]):
-    """One of the statistics maps of a file."""
+class _RowMap:
+    """One of the statistics maps of a file: a field of `FieldMetrics`."""
 
-    __slots__ = ("_columns", "_read", "_row")
+    __slots__ = ("_columns", "_part", "_row")
 
-    def __init__(
-        self, columns: MetricColumns, row: int, read: Callable[[FieldMetrics, int], _V | None]
-    ) -> None:
-        self._columns, self._row, self._read = columns, row, read
+    def __init__(self, columns: MetricColumns, row: int, part: str) -> None:
+        self._columns, self._row, self._part = columns, row, part
 
-    def get(self, field_id: int, /) -> _V | None:
+    def get(self, field_id: int, /) -> Any:
         located = self._columns.locate(field_id, self._row)
-        return None if located is None else self._read(*located)
+        if located is None:
+            return None
+        metrics, row = located
+        part: Counts | Bounds | None = getattr(metrics, self._part)
+        return None if part is None else part.get(row)
 
-    def items(self) -> Iterator[tuple[int, _V]]:
+    def items(self) -> Iterator[tuple[int, Any]]:
         for field_id in self._columns.field_ids:
             value = self.get(field_id)
             if value is not None:
@@ -456,25 +456,6 @@ class _RowMap(Generic[_V]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self.items())
-
-
-def _lower(metrics: FieldMetrics, row: int) -> bytes | None:
-    return None if metrics.lower is None else metrics.lower.get(row)
-
-
-def _upper(metrics: FieldMetrics, row: int) -> bytes | None:
-    return None if metrics.upper is None else metrics.upper.get(row)
-
-
-def _count(number: int) -> Callable[[FieldMetrics, int], int | None]:
-    def read(metrics: FieldMetrics, row: int) -> int | None:
-        counts = metrics.counts[number]
-        return None if counts is None else counts.get(row)
-
-    return read
-
-
-_VALUES, _NULLS, _NANS = (_count(number) for number in range(len(COUNTS)))
 
 
 class _Row:
@@ -491,23 +472,23 @@ class _Row:
 
     @property
     def value_counts(self) -> FieldMap[int]:
-        return _RowMap(self._columns, self._row, _VALUES)
+        return _RowMap(self._columns, self._row, "value_counts")
 
     @property
     def null_value_counts(self) -> FieldMap[int]:
-        return _RowMap(self._columns, self._row, _NULLS)
+        return _RowMap(self._columns, self._row, "null_value_counts")
 
     @property
     def nan_value_counts(self) -> FieldMap[int]:
-        return _RowMap(self._columns, self._row, _NANS)
+        return _RowMap(self._columns, self._row, "nan_value_counts")
 
     @property
     def lower_bounds(self) -> FieldMap[bytes]:
-        return _RowMap(self._columns, self._row, _lower)
+        return _RowMap(self._columns, self._row, "lower")
 
     @property
     def upper_bounds(self) -> FieldMap[bytes]:
-        return _RowMap(self._columns, self._row, _upper)
+        return _RowMap(self._columns, self._row, "upper")
 
 
 # --- making ----------------------------------------------------------------------------------
@@ -540,13 +521,13 @@ class FieldsOfFiles:
 
     def __init__(self, files: Sequence[FileMetrics], record_count: NDArray[np.int64]) -> None:
         self._files, self._record_count = files, record_count
-        self._made: dict[int, FieldMetrics] = {}
-        self.size_bytes = len(files) * _FILE_BYTES + _ASKED_BYTES
+        self._columns_by_id: dict[int, FieldMetrics] = {}
+        self.size_bytes = len(files) * _FILE_BYTES + _USED_COLUMNS_BYTES
 
     def get(self, field_id: int, /) -> FieldMetrics | None:
-        if field_id not in self._made:
-            self._made[field_id] = self._field(field_id)
-        return self._made[field_id]
+        if field_id not in self._columns_by_id:
+            self._columns_by_id[field_id] = self._field(field_id)
+        return self._columns_by_id[field_id]
 
     def __iter__(self) -> Iterator[int]:
         maps = (getattr(file, name) for file in self._files for name in (*BOUNDS, *COUNTS))

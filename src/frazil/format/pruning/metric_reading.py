@@ -37,23 +37,15 @@ from frazil.format.pruning.metric_values import (
     leading,
 )
 from frazil.values import temporal
+from frazil.values.single_value import INT_BITS
 from frazil.values.transforms import Day, Hour, Month, Transform, Truncate, Year
 from frazil.values.types import DecimalType, FixedType, Type, TypeId
 
 _LONG_DIGITS: Final = 18
 """Every number with so many digits fits into 64 bits."""
 _HIGH_BITS: Final = np.uint64(0x8080808080808080)
-_LONG_INTS: Final = frozenset(
-    {
-        TypeId.LONG,
-        TypeId.TIME,
-        TypeId.TIMESTAMP,
-        TypeId.TIMESTAMPTZ,
-        TypeId.TIMESTAMP_NS,
-        TypeId.TIMESTAMPTZ_NS,
-    }
-)
-_INTS: Final = frozenset({TypeId.INT, TypeId.DATE})
+_LONG_INTS: Final = frozenset(kind for kind, bits in INT_BITS.items() if bits == 64)
+_INTS: Final = frozenset(kind for kind, bits in INT_BITS.items() if bits == 32)
 _NANOS: Final = frozenset({TypeId.TIMESTAMP_NS, TypeId.TIMESTAMPTZ_NS})
 _PROMOTED_BY: Final = {
     TypeId.LONG: 1,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frazil.format.avro.avro_skipping import skipper
+from frazil.format.avro.avro_files import skipper
 from frazil.format.avro.avro_types import (
     Array,
     Boolean,

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from frazil.commit.snapshot.file_writer import NextFile, not_written, table_file
 from frazil.commit.snapshot.table_locations import TableLocations, row_uuid
-from frazil.db.base import Database, Kind, Relation
+from frazil.db.base import Kind, Relation
 from frazil.db.changes import name_taken
+from frazil.db.rows import Database
 from frazil.format.metadata.table_builder import new_table
 from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.store.object_store import Store, StoreError

@@ -188,7 +188,7 @@ class RestApp:
         self.router = Router(routes)
         self.body_budget = BodyBudget(settings.max_bytes_in_flight)
         self._limits = BodyLimits(settings.max_request_bytes, settings.body_timeout_s)
-        self._in_flight = 0
+        self.in_flight = 0
         self._threads = ThreadPoolExecutor(settings.worker_threads, "frazil-rest")
         self._planning_threads = ThreadPoolExecutor(settings.planning_threads, "frazil-plans")
 
@@ -204,10 +204,6 @@ class RestApp:
         """Wait for running calls of the catalog. Call this only when nothing is served any more."""
         self._threads.shutdown(wait=True)
         self._planning_threads.shutdown(wait=True)
-
-    @property
-    def in_flight(self) -> int:
-        return self._in_flight
 
     # --- for handlers -----------------------------------------------------------------------------
 
@@ -244,14 +240,14 @@ class RestApp:
         exchange = _Exchange(self, scope)
         # The log shows this reply if the client disconnects or the server cancels the request.
         reply = Reply(_CLIENT_GONE, error_type="ClientGone")
-        self._in_flight += 1
+        self.in_flight += 1
         try:
             reply = await exchange.answer(receive)
             await reply.send(send, exchange.method, ((b"x-request-id", exchange.id.encode()),))
         except ClientGone:
             return
         finally:
-            self._in_flight -= 1
+            self.in_flight -= 1
             exchange.lease.end()
             duration_s = time.perf_counter() - started
             self.request_counts.add(exchange.operation, reply.status, duration_s)
@@ -261,7 +257,7 @@ class RestApp:
         """Refuse a request that the server should not start now."""
         if self.draining and route.changes:
             raise TooManyRequests("the server is shutting down: send this to another one")
-        if self._in_flight > self.settings.max_requests_in_flight and not route.open:
+        if self.in_flight > self.settings.max_requests_in_flight and not route.open:
             raise TooManyRequests("the server has as many requests as it may: try again")
 
     async def read(

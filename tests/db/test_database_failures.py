@@ -6,7 +6,7 @@ import sqlite3
 
 import pytest
 
-from frazil.db.failures import of_postgres, of_sqlite
+from frazil.db.database_failures import of_postgres, of_sqlite
 
 
 def sqlite_error(code: int) -> sqlite3.Error:
