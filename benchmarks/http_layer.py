@@ -109,7 +109,7 @@ def _starlette_route(app: RestApp, route: Route) -> Any:
 
 
 async def _answered(app: RestApp, route: Route, request: Any, own_id: str) -> Reply:
-    principal = app.access.principal_of(request.headers.get("authorization")).name
+    principal = app.principal_of(request.headers.get("authorization")).name
     app.check_load(route)
     segments = {
         name.replace("_", "-"): value.encode() for name, value in request.path_params.items()

@@ -39,8 +39,6 @@ class Access:
 
         Every digest is compared, in constant time, so that the duration reveals nothing about them.
         """
-        if not self.required:
-            return ANONYMOUS
         scheme, _, token = (authorization or "").strip().partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
             raise NotAuthorized("send a token as `Authorization: Bearer <token>`")

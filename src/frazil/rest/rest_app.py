@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 from frazil.commit.pipeline.pending_requests import IdempotencyKey
 from frazil.read.counters import Histogram, HistogramCounts
-from frazil.rest.access import Access, Principal
+from frazil.rest.access import ANONYMOUS, Access, Principal
 from frazil.rest.call import (
     BodyBudget,
     BodyLimits,
@@ -200,6 +200,10 @@ class RestApp:
         """Replace the tokens for all later requests. Without any, all of them are refused."""
         self.access = Access(tokens, read_only, self.access.required)
 
+    def principal_of(self, authorization: str | None) -> Principal:
+        """Return the principal of an Authorization header. Without tokens it is everyone."""
+        return self.access.principal_of(authorization) if self.access.required else ANONYMOUS
+
     def close(self) -> None:
         """Wait for running calls of the catalog. Call this only when nothing is served any more."""
         self._threads.shutdown(wait=True)
@@ -310,7 +314,7 @@ class _Exchange:
         match = self._app.router.find(self._raw_path)
         is_open = match is not None and all(route.open for route in match.routes.values())
         if not is_open:
-            self._principal = self._app.access.principal_of(self._headers.get("authorization"))
+            self._principal = self._app.principal_of(self._headers.get("authorization"))
         if match is None:
             raise no_such_route(self._raw_path)
         return match.route(self.method), match.segments
