@@ -44,7 +44,7 @@ FILES_WITHOUT_SPARK = {
     "tests/oracle/plans/test_rows.py",
     "tests/spark/core/test_name_matching.py",
     "tests/spark/core/test_statements.py",
-    "tests/spark/ddl/test_definitions.py",
+    "tests/spark/sql/test_definitions.py",
     "tests/spark/parse/test_parsing.py",
     "tests/spark/parse/test_references.py",
     "tests/spark/parse/test_view_statements.py",

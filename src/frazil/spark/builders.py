@@ -7,19 +7,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame
 
 from frazil.spark.core.context import setting_text
 from frazil.spark.core.statement_runs import Result
-from frazil.spark.ddl import table_creation
 from frazil.spark.inspection.metadata_tables import metadata_frame
 from frazil.spark.reading.frame_scans import scan_of, snapshot_of
+from frazil.spark.sql import table_creation
 from frazil.spark.sql.statement_tables import frame_of_view
 from frazil.spark.sql.table_names import (
     METADATA,
     Selector,
+    SqlSession,
     identifier_of,
     load,
     name_of,
@@ -30,9 +31,6 @@ from frazil.spark.table import SparkTable
 from frazil.spark.writing.frame_writer import WriteOptions
 from frazil.wire.errors import BadRequest, NoSuchTable
 from frazil.wire.expressions import Expression
-
-if TYPE_CHECKING:
-    from frazil.spark.session import Session
 
 _READ_OPTIONS: Final = {
     "snapshot-id": "snapshot",
@@ -64,7 +62,7 @@ _SHOWN_COLUMN: Final = re.compile(r"Column<'(.*)'>", re.DOTALL)
 class FrameReader:
     """Reads a table; each method but `table` returns a new reader."""
 
-    session: Session
+    session: SqlSession
     chosen: Mapping[str, Any] = field(default_factory=dict)
     """Values by the option's name in lower case."""
 
@@ -131,7 +129,7 @@ def _whole(key: str, value: Any) -> int:
 class TableWriter:
     """Writes a frame; each method but the last returns a new writer."""
 
-    session: Session
+    session: SqlSession
     frame: DataFrame
     table: str
     chosen: Mapping[str, str] = field(default_factory=dict)
@@ -139,7 +137,6 @@ class TableWriter:
     properties: Mapping[str, str] = field(default_factory=dict)
     partitioned_by: tuple[str, ...] = ()
     sorted_by: tuple[str, ...] = ()
-    location: str | None = None
 
     def using(self, provider: str) -> TableWriter:
         if provider.lower() not in _FORMATS:
@@ -169,16 +166,13 @@ class TableWriter:
     # --- writing ----------------------------------------------------------------------------------
 
     def append(self) -> Result:
-        plan = self._plan()
-        return plan.table(self).append(self.frame, **plan.arguments)
+        return self._write(SparkTable.append)
 
     def overwrite(self, condition: str | Column | Expression) -> Result:
-        plan = self._plan()
-        return plan.table(self).overwrite(self.frame, condition, **plan.arguments)
+        return self._write(SparkTable.overwrite, condition)
 
     def overwritePartitions(self) -> Result:  # noqa: N802 - PySpark's name
-        plan = self._plan()
-        return plan.table(self).overwrite_partitions(self.frame, **plan.arguments)
+        return self._write(SparkTable.overwrite_partitions)
 
     def create(self) -> Result:
         return self._define(table_creation.create_table_as)
@@ -189,78 +183,64 @@ class TableWriter:
     def createOrReplace(self) -> Result:  # noqa: N802 - PySpark's name
         return self._define(partial(table_creation.replace_table_as, or_create=True))
 
-    def _define(self, write_as: Callable[..., Result]) -> Result:
-        plan = self._plan()
-        return write_as(
-            self.session.context,
-            identifier_of(self.session, name_of(self.table)),
-            self.frame,
-            self._definition(),
-            options=plan.options,
-            commit_options=plan.commit_options,
+    def _write(self, method: Callable[..., Result], *arguments: Any) -> Result:
+        branch, merge_schema, options, commit_options = _parsed_options(self.chosen)
+        target = target_of(self.session, name_of(self.table))
+        branch = target.branch if branch is None else branch
+        table = SparkTable(self.session.context, target.identifier, branch)
+        arguments = (self.frame, *arguments)
+        return method(
+            table, *arguments, merge_schema=merge_schema, options=options, **commit_options
         )
 
-    def _definition(self) -> table_creation.Definition:
-        return table_creation.Definition(
+    def _define(self, write_as: Callable[..., Result]) -> Result:
+        _, _, options, commit_options = _parsed_options(self.chosen)
+        definition = table_creation.Definition(
             partitioned_by=self.partitioned_by,
             sorted_by=self.sorted_by,
-            location=self.location or self.properties.get("location"),
+            location=self.properties.get("location"),
             properties={key: text for key, text in self.properties.items() if key != "location"},
         )
-
-    def _plan(self) -> _Plan:
-        return _Plan.of(self.chosen)
-
-
-@dataclass(frozen=True)
-class _Plan:
-    """What the options mean for the statement."""
-
-    branch: str | None
-    merge_schema: bool
-    options: WriteOptions
-    commit_options: Mapping[str, Any]
-
-    @classmethod
-    def of(cls, options: Mapping[str, str]) -> _Plan:
-        known = {key.lower(): text for key, text in options.items()}
-        properties = {
-            key[len(_SNAPSHOT_PROPERTY) :]: text
-            for key, text in options.items()
-            if key.lower().startswith(_SNAPSHOT_PROPERTY)
-        }
-        branch = known.pop("branch", None)
-        merge = known.pop("mergeschema", known.pop("merge-schema", "false"))
-        size = known.pop("target-file-size-bytes", None)
-        zorder = known.pop("zorder", "")
-        write_options = WriteOptions(
-            engine=known.pop("engine", None),
-            distribution=known.pop("distribution-mode", None),
-            zorder=tuple(part.strip() for part in zorder.split(",") if part.strip()),
-            target_file_size_bytes=None if size is None else _whole("target-file-size-bytes", size),
+        identifier = identifier_of(self.session, name_of(self.table))
+        return write_as(
+            self.session.context,
+            identifier,
+            self.frame,
+            definition,
+            options=options,
+            commit_options=commit_options,
         )
-        commit_options: dict[str, Any] = {"summary": properties} if properties else {}
-        isolation = known.pop("isolation-level", None)
-        if isolation is not None:
-            commit_options["isolation"] = isolation
-        unknown = [key for key in known if not key.startswith(_SNAPSHOT_PROPERTY)]
-        if unknown:
-            names = ", ".join(_WRITE_OPTIONS)
-            raise BadRequest(f"option {', '.join(unknown)} is not known; there are {names}")
-        return cls(branch, merge.lower() == "true", write_options, commit_options)
 
-    @property
-    def arguments(self) -> dict[str, Any]:
-        return {
-            "merge_schema": self.merge_schema,
-            "options": self.options,
-            **self.commit_options,
-        }
 
-    def table(self, writer: TableWriter) -> SparkTable:
-        target = target_of(writer.session, name_of(writer.table))
-        branch = target.branch if self.branch is None else self.branch
-        return SparkTable(writer.session.context, target.identifier, branch)
+def _parsed_options(
+    options: Mapping[str, str],
+) -> tuple[str | None, bool, WriteOptions, dict[str, Any]]:
+    """Return branch, mergeSchema, the options of the write, and those of the commit."""
+    known = {key.lower(): text for key, text in options.items()}
+    properties = {
+        key[len(_SNAPSHOT_PROPERTY) :]: text
+        for key, text in options.items()
+        if key.lower().startswith(_SNAPSHOT_PROPERTY)
+    }
+    branch = known.pop("branch", None)
+    merge = known.pop("mergeschema", known.pop("merge-schema", "false"))
+    size = known.pop("target-file-size-bytes", None)
+    zorder = known.pop("zorder", "")
+    write_options = WriteOptions(
+        engine=known.pop("engine", None),
+        distribution=known.pop("distribution-mode", None),
+        zorder=tuple(part.strip() for part in zorder.split(",") if part.strip()),
+        target_file_size_bytes=None if size is None else _whole("target-file-size-bytes", size),
+    )
+    commit_options: dict[str, Any] = {"summary": properties} if properties else {}
+    isolation = known.pop("isolation-level", None)
+    if isolation is not None:
+        commit_options["isolation"] = isolation
+    unknown = [key for key in known if not key.startswith(_SNAPSHOT_PROPERTY)]
+    if unknown:
+        names = ", ".join(_WRITE_OPTIONS)
+        raise BadRequest(f"option {', '.join(unknown)} is not known; there are {names}")
+    return branch, merge.lower() == "true", write_options, commit_options
 
 
 def _term(term: str | Column) -> str:

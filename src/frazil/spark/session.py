@@ -16,6 +16,7 @@ from frazil.spark.core.jvm_errors import translated
 from frazil.spark.reading.catalog_entries import register_catalog
 from frazil.spark.runtime.local_spark import local_spark
 from frazil.spark.sql.dispatch import run
+from frazil.spark.sql.table_names import SqlSession
 from frazil.spark.streams.data_source import register
 from frazil.spark.streams.source_options import client_of
 from frazil.spark.table import SparkTable
@@ -86,6 +87,7 @@ class Session:
     def __init__(self, context: Context, *, owns_client: bool = True) -> None:
         self.context = context
         self._owns_client = owns_client
+        self._sql = SqlSession(context)
 
     @property
     def spark(self) -> SparkSession:
@@ -112,16 +114,16 @@ class Session:
     def sql(self, text: str, args: Mapping[str, Any] | Sequence[Any] | None = None) -> DataFrame:
         """Run a statement. SELECT sees the catalog's tables and Spark's own views."""
         with translated():
-            return run(self, text, args)
+            return run(self._sql, text, args)
 
     @property
     def read(self) -> FrameReader:
         """Return a reader: `session.read.option("snapshot-id", 7).table("ns.t")`."""
-        return FrameReader(self)
+        return FrameReader(self._sql)
 
     def write_to(self, frame: DataFrame, table: str) -> TableWriter:
         """Return a writer: `session.write_to(frame, "ns.t").append()`, like `frame.writeTo`."""
-        return TableWriter(self, frame, table)
+        return TableWriter(self._sql, frame, table)
 
     def create_view(self, table: str, view: str | None = None, **scan_options: Any) -> str:
         """Register a scan as a temporary view for plain `spark.sql`; return the view's name."""

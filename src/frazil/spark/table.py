@@ -24,6 +24,7 @@ from frazil.spark.rows.merge_clauses import Merge
 from frazil.spark.rows.merge_statement import MergeBuilder, Source
 from frazil.spark.schema.spark_types import iceberg_schema
 from frazil.spark.sql.statement_tables import frame_of_view
+from frazil.spark.sql.table_names import SqlSession
 from frazil.spark.streams import stream_statements
 from frazil.spark.writing.frame_statements import FrameStatement
 from frazil.spark.writing.frame_writer import WriteOptions
@@ -186,9 +187,7 @@ class SparkTable:
         self, filter: Condition | None, columns: Sequence[str] | None, *, chooses: bool
     ) -> DataFrame | None:
         """Return the rows of the view of this name; None if there is none."""
-        from frazil.spark.session import Session  # a session has tables
-
-        frame = frame_of_view(Session(self.context, owns_client=False), self.identifier)
+        frame = frame_of_view(SqlSession(self.context), self.identifier)
         if frame is None:
             return None
         if chooses:

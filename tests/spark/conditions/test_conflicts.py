@@ -339,7 +339,8 @@ def test_keys_are_collected_in_the_types_of_the_target(spark: SparkSession) -> N
     target = ColumnNames(WIDE, "t")
     on = " and ".join(f"t.{name} <=> s.{name}" for name in names)
     found = on_parts(on, target, SourceNames(tuple(source.columns), "s"), Zone("UTC"))
-    collected = {one.name: one for one in collected_keys(wide_table(), source, found.keys).keys}
+    keys, _ = collected_keys(wide_table(), source, found.keys)
+    collected = {one.name: one for one in keys}
 
     def values(name: str) -> set[Any]:
         return set(collected[name].values or ())
@@ -365,9 +366,8 @@ def test_of_many_keys_the_transforms_of_the_partitions_are_collected(spark: Spar
     source = numbered_source(spark.range(0, 4000, 2).toDF("n")).alias("s")
     target = ColumnNames(WIDE, "t")
     found = on_parts("t.n = s.n", target, SourceNames(("n",), "s"), Zone("UTC"))
-    collected = collected_keys(wide_table(), source, found.keys)
-    (one,) = collected.keys
-    assert collected.source_rows == 2000
+    (one,), source_rows = collected_keys(wide_table(), source, found.keys)
+    assert source_rows == 2000
     assert one.values is None
     assert (one.lowest, one.highest, one.has_null) == (0, 3998, False)
     assert one.transformed == {
@@ -382,6 +382,6 @@ def test_keys_are_counted_and_not_the_rows_that_have_them(
 ) -> None:
     source = numbered_source(spark.range(rows).selectExpr(f"id % {distinct} AS n")).alias("s")
     found = on_parts("t.n = s.n", ColumnNames(WIDE, "t"), SourceNames(("n",), "s"), Zone("UTC"))
-    collected = collected_keys(wide_table(), source, found.keys)
-    assert collected.source_rows == rows
-    assert collected.keys[0].values == frozenset(range(distinct))
+    (one,), source_rows = collected_keys(wide_table(), source, found.keys)
+    assert source_rows == rows
+    assert one.values == frozenset(range(distinct))

@@ -13,7 +13,7 @@ from frazil.spark.parse.parsed_statements import (
     SetProperties,
     ShowViews,
     SparkStatement,
-    UnsetViewProperties,
+    UnsetProperties,
     ViewColumn,
     ViewQuery,
 )
@@ -72,7 +72,7 @@ USING_CSV = "CREATE TEMPORARY VIEW v (a INT) USING csv OPTIONS (path '/x')"
         ),
         (
             "ALTER VIEW v UNSET TBLPROPERTIES IF EXISTS (a, 'b')",
-            AlterView(("v",), UnsetViewProperties(("a", "b"), if_exists=True)),
+            AlterView(("v",), UnsetProperties(("a", "b"), if_exists=True)),
         ),
     ],
 )

@@ -25,9 +25,14 @@ from frazil.datafiles.writing.changes_writer import ChangesTask, TaskChanges, de
 from frazil.datafiles.writing.write_properties import file_options
 from frazil.spark.core.context import Context, Settings
 from frazil.spark.executor.worker_tasks import arrow_task, keep_archives, task_name
-from frazil.spark.rows.changed_rows import ChangedRows, united, write_changes
-from frazil.spark.writing import row_removal
-from frazil.spark.writing.row_removal import copy_files, write_deletes
+from frazil.spark.rows import changed_rows
+from frazil.spark.rows.changed_rows import (
+    ChangedRows,
+    copy_files,
+    united,
+    write_changes,
+    write_deletes,
+)
 from frazil.spark.writing.write_commit import new_folder
 from frazil.wire.errors import BadRequest
 from tests.support.touched_tables import local, make_table
@@ -222,7 +227,7 @@ def test_changes_merge_on_read_in_tasks(
     version: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(row_removal, "MAX_LOCAL_BYTES", 0)
+    monkeypatch.setattr(changed_rows, "MAX_LOCAL_BYTES", 0)
     table = make_table(client, namespace, version)
     context = Context(spark, client, Settings(), "")
     folder = new_folder(context, table)
@@ -255,7 +260,7 @@ def test_changes_copy_on_write_in_tasks(
     frame = changed_frame(spark, table, with_ids=True)
     changes = write_changes(context, table, frame, folder, check_cardinality=True)
     touched = touched_by(table, changes)
-    monkeypatch.setattr(row_removal, "MAX_LOCAL_BYTES", 0)
+    monkeypatch.setattr(changed_rows, "MAX_LOCAL_BYTES", 0)
     copies = copy_files(context, table, touched, folder)
     table.overwrite_files([*changes.files, *copies], [one.file_path for one in touched])
     assert stock_rows(spark, stock, table) == EXPECTED

@@ -11,18 +11,10 @@ from pyspark.sql import functions as fn
 
 from frazil.client.declare.client_table import Table
 from frazil.spark.conditions.sql_columns import qualified
+from frazil.spark.parse.parsed_statements import BY_SOURCE, MATCHED, NOT_MATCHED
 from frazil.spark.rows.assigned_columns import Rows
 from frazil.spark.rows.changed_rows import FileCodes
-from frazil.spark.rows.merge_clauses import (
-    STAR,
-    Clause,
-    Merge,
-    WhenMatchedDelete,
-    WhenMatchedUpdate,
-    WhenNotMatchedBySourceDelete,
-    WhenNotMatchedBySourceUpdate,
-    WhenNotMatchedInsert,
-)
+from frazil.spark.rows.merge_clauses import STAR, Clause, Merge
 from frazil.spark.rows.merge_frames import MergeFrames, numbered_source
 from frazil.values.type_json import struct_to_json
 from frazil.values.types import INT, LONG, STRING, NestedField, StructType
@@ -112,14 +104,14 @@ def _lines(frame: DataFrame, schema: StructType) -> list[tuple[Any, ...]]:
     return sorted(found, key=str)
 
 
-UPDATE = WhenMatchedUpdate({"v": "source.v"})
+UPDATE = Clause(MATCHED, {"v": "source.v"})
 
 
 def test_matched_rows_are_updated_and_others_inserted(
     spark: SparkSession, target: DataFrame
 ) -> None:
     source = source_of(spark, "(1L, 11), (null, 99), (9L, 90)")
-    found = changes(target, source, UPDATE, WhenNotMatchedInsert({"id": "source.id"}))
+    found = changes(target, source, UPDATE, Clause(NOT_MATCHED, {"id": "source.id"}))
     # Nulls match nothing, and columns that an insert does not name get their default.
     assert found == [
         (1, True, 101, (1, 11)),
@@ -139,9 +131,9 @@ def test_the_first_clause_that_holds_decides(spark: SparkSession, target: DataFr
     found = changes(
         target,
         source,
-        WhenMatchedDelete("source.v = 1"),
-        WhenMatchedUpdate({"v": "target.v + source.v"}, "source.v <= 2"),
-        WhenNotMatchedInsert(STAR, "source.v = 8"),
+        Clause(MATCHED, None, "source.v = 1"),
+        Clause(MATCHED, {"v": "target.v + source.v"}, "source.v <= 2"),
+        Clause(NOT_MATCHED, STAR, "source.v = 8"),
     )
     assert found == [
         (1, True, 101, None),
@@ -157,9 +149,9 @@ def test_rows_that_the_source_does_not_have(spark: SparkSession, target: DataFra
     found = changes(
         target,
         source,
-        WhenNotMatchedInsert(STAR),
-        WhenNotMatchedBySourceUpdate({"v": "target.v + 1"}, "target.v < 30"),
-        WhenNotMatchedBySourceDelete("target.v < 50"),
+        Clause(NOT_MATCHED, STAR),
+        Clause(BY_SOURCE, {"v": "target.v + 1"}, "target.v < 30"),
+        Clause(BY_SOURCE, None, "target.v < 50"),
     )
     assert found == [
         (2, True, 102, (2, 21)),
@@ -170,7 +162,7 @@ def test_rows_that_the_source_does_not_have(spark: SparkSession, target: DataFra
 
 
 def test_only_deletes_need_no_columns(spark: SparkSession, target: DataFrame) -> None:
-    merge = Merge(on="target.id = source.id", clauses=(WhenMatchedDelete(),))
+    merge = Merge(on="target.id = source.id", clauses=(Clause(MATCHED),))
     assert not merge.checks_cardinality
     narrow = target.select("id", "_file", "_pos", "_row_id")
     source = numbered_source(source_of(spark, "(2L, 0), (2L, 0)"))
@@ -184,7 +176,7 @@ def test_conditions_may_be_columns(spark: SparkSession, target: DataFrame) -> No
     found = changes(
         target,
         source,
-        WhenMatchedUpdate({"v": fn.col("source.v") * 2}, fn.col("source.v") > 1),
+        Clause(MATCHED, {"v": fn.col("source.v") * 2}, fn.col("source.v") > 1),
         on=fn.col("target.id") == fn.col("source.id"),
     )
     assert found == [(1, False, 101, None), (2, True, 102, (2, 4))]
@@ -195,10 +187,10 @@ def test_which_merges_look_for_rows_that_are_matched_twice() -> None:
         return Merge(on="true", clauses=clauses).checks_cardinality
 
     assert checks(UPDATE)
-    assert checks(WhenMatchedDelete("source.v = 1"))
-    assert checks(WhenMatchedDelete("source.v = 1"), WhenMatchedDelete())
-    assert not checks(WhenMatchedDelete())
-    assert not checks(WhenNotMatchedInsert(STAR), WhenNotMatchedBySourceDelete())
+    assert checks(Clause(MATCHED, None, "source.v = 1"))
+    assert checks(Clause(MATCHED, None, "source.v = 1"), Clause(MATCHED))
+    assert not checks(Clause(MATCHED))
+    assert not checks(Clause(NOT_MATCHED, STAR), Clause(BY_SOURCE))
 
 
 @pytest.mark.parametrize(
@@ -287,8 +279,8 @@ def test_names_of_clauses_that_see_one_side_only(spark: SparkSession, target: Da
         target,
         source_of(spark, "(1L, 11), (9L, 90)"),
         UPDATE,
-        WhenNotMatchedInsert({"id": "id", "v": "abs(v) + `V`"}, "id > 8"),
-        WhenNotMatchedBySourceUpdate({"v": "v + target.v"}, "id = 2"),
+        Clause(NOT_MATCHED, {"id": "id", "v": "abs(v) + `V`"}, "id > 8"),
+        Clause(BY_SOURCE, {"v": "v + target.v"}, "id = 2"),
     )
     assert found == [
         (1, True, 101, (1, 11)),

@@ -13,7 +13,7 @@ from pyspark.sql import functions as fn
 from frazil.datafiles.arrow.metadata_columns import FILE
 from frazil.spark.rows import merge_frames, merge_statement
 from frazil.spark.rows.changed_rows import FileCodes
-from frazil.spark.rows.merge_frames import CHOSEN, MATCHED
+from frazil.spark.rows.merge_frames import CHOSEN, MATCHED_ROW
 from frazil.spark.rows.merge_statement import upserted_rows
 from frazil.spark.writing import staging
 from frazil.spark.writing.frame_writer import WriteOptions
@@ -235,7 +235,7 @@ def test_rows_are_those_that_a_plain_loop_gives() -> None:
         told = pa.table(
             {
                 name: pa.array([one[at] for one in matches], pa.int64())
-                for at, name in enumerate((MATCHED, CHOSEN, "_row_id"))
+                for at, name in enumerate((MATCHED_ROW, CHOSEN, "_row_id"))
             }
         )
         given = pa.chunked_array([numbers], pa.int64())

@@ -321,8 +321,8 @@ def test_a_frame_that_fits_is_left_alone(spark: SparkSession) -> None:
     frame = spark.createDataFrame([], spark_schema(ORDERS))
     fitted = fit(frame, table_of(ORDERS))
     assert fitted.frame is frame
-    assert fitted.schema == ORDERS
-    assert fitted.updates == fitted.requirements == ()
+    assert fitted.evolution.schema == ORDERS
+    assert fitted.evolution.updates == fitted.evolution.requirements == ()
 
 
 def test_columns_are_found_by_name_cast_and_filled_at_every_level(spark: SparkSession) -> None:
@@ -415,13 +415,13 @@ def test_merge_schema_takes_wider_and_new_columns(spark: SparkSession) -> None:
         "named_struct('z', array(1), 'x', 5) AS place"
     )
     fitted = fit(frame, table_of(ORDERS), merge_schema=True)
-    assert len(fitted.updates) == 2
+    assert len(fitted.evolution.updates) == 2
     (row,) = fitted.frame.collect()
     found = row.asDict(recursive=True)
     assert found["n"] == 3_000_000_000
     assert found["late"] == 2.5
     assert found["place"] == {"x": 5, "note": "none", "z": [1]}
-    assert list(found) == [field.name for field in fitted.schema.fields]
+    assert list(found) == [field.name for field in fitted.evolution.schema.fields]
 
 
 def test_text_alone_is_a_uuid_and_bytes_alone_are_fixed(spark: SparkSession) -> None:

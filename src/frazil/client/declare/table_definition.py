@@ -95,7 +95,7 @@ def _struct(schema: Any, properties: Mapping[str, str]) -> StructType:
     if isinstance(schema, str | Mapping):
         return schema_of_text(schema)
     if type(schema).__module__.partition(".")[0] == "pyarrow":
-        from frazil.datafiles.arrow.iceberg_types import iceberg_schema
+        from frazil.datafiles.arrow.arrow_types import iceberg_schema
 
         version = properties.get(_FORMAT_VERSION, "")
         return iceberg_schema(

@@ -14,7 +14,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from frazil.datafiles.arrow.leaf_conversion import convert_leaf, is_uuid, scalar_of
+from frazil.datafiles.arrow.array_conversion import convert_leaf, is_uuid, scalar_of
 from frazil.datafiles.writing.row_partitions import transformed
 from frazil.values.literal_values import OutOfRange, literal_value
 from frazil.values.single_value import InvalidValue

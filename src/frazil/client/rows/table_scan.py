@@ -22,6 +22,7 @@ from frazil.client.declare.client_table import Table, schema_of, snapshot_at
 from frazil.client.declare.file_operations import check_options
 from frazil.client.rows.row_files import thread_count
 from frazil.client.rows.row_filters import RowFilter
+from frazil.datafiles.arrow.array_conversion import batch_of
 from frazil.datafiles.arrow.arrow_types import arrow_schema
 from frazil.datafiles.arrow.metadata_columns import (
     LAST_UPDATED,
@@ -29,7 +30,6 @@ from frazil.datafiles.arrow.metadata_columns import (
     MIN_FORMAT_VERSION,
     ROW_ID,
 )
-from frazil.datafiles.arrow.nested_arrays import batch_of
 from frazil.datafiles.portable_table import PortableTable
 from frazil.datafiles.reading.file_storage import storage_of
 from frazil.datafiles.reading.scan_tasks import ScanTask, split_tasks, task_of

@@ -1,16 +1,19 @@
-"""Iceberg types as Arrow types: in a table's files, and in the batches that Spark exchanges."""
+"""Iceberg types as Arrow types, and the other way.
+
+Arrow types are those of a table's files, of the batches that Spark exchanges, and of users' rows.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Final
 
 import pyarrow as pa
 
 from frazil.datafiles.arrow.metadata_columns import LAST_UPDATED_FIELD, ROW_ID_FIELD
 from frazil.values import types
-from frazil.values.parquet_columns import FIELD_ID, field_id_of
+from frazil.values.field_ids import NO_ID, struct_with_ids
+from frazil.values.parquet_columns import FIELD_ID, field_id_of, is_list
 from frazil.wire.errors import BadRequest
 
 UTC: Final = "UTC"
@@ -18,8 +21,6 @@ _WKB_EXTENSION: Final = "geoarrow.wkb"
 _GEOMETRY_SRIDS: Final = {"OGC:CRS84": 4326, "EPSG:3857": 3857, "SRID:0": 0}
 _GEOGRAPHY_SRIDS: Final = {"OGC:CRS84": 4326}
 """Iceberg names coordinate reference systems, Spark numbers them; Spark knows only these."""
-
-LeafType = Callable[[types.Type], pa.DataType]
 
 
 def arrow_schema(schema: types.StructType, *, lineage: bool = False) -> pa.Schema:
@@ -58,15 +59,11 @@ def srid_of(type_: types.Type) -> int | None:
 
 def spatial_type(name: str, srid: int | None) -> types.Type | None:
     """Return Iceberg's type for one of Spark's type classes; None if there is none."""
-    if name == "GeometryType":
-        for crs, known in _GEOMETRY_SRIDS.items():
-            if known == srid:
-                return types.GeometryType(crs)
-    if name == "GeographyType":
-        for crs, known in _GEOGRAPHY_SRIDS.items():
-            if known == srid:
-                return types.GeographyType(crs)
-    return None
+    srids = {"GeometryType": _GEOMETRY_SRIDS, "GeographyType": _GEOGRAPHY_SRIDS}.get(name, {})
+    crs = next((crs for crs, known in srids.items() if known == srid), None)
+    if crs is None:
+        return None
+    return types.GeometryType(crs) if name == "GeometryType" else types.GeographyType(crs)
 
 
 class WellKnownBinary(pa.ExtensionType):  # type: ignore[misc]  # pyarrow has no hints
@@ -92,12 +89,9 @@ def is_well_known_binary(type_: pa.DataType) -> bool:
     return isinstance(type_, WellKnownBinary)
 
 
-def _spatial_file_type(type_: types.Type) -> pa.DataType:
+def _spatial_file_type(type_: types.GeometryType | types.GeographyType) -> pa.DataType:
     parameters = {}
-    if (
-        isinstance(type_, types.GeometryType | types.GeographyType)
-        and type_.crs.upper() != types.DEFAULT_CRS
-    ):
+    if type_.crs.upper() != types.DEFAULT_CRS:
         parameters["crs"] = type_.crs
     if isinstance(type_, types.GeographyType):
         parameters["edges"] = type_.algorithm.value
@@ -148,7 +142,7 @@ def _file_type(type_: types.Type, path: str) -> pa.DataType:
         return pa.map_(_part(type_.key, f"{path}.key"), _part(type_.value, f"{path}.value"))
     if isinstance(type_, types.FixedType) and type_.length == 0:
         raise BadRequest(f"column {path}: Parquet cannot store {type_}, which has no bytes")
-    return _FILE_TYPES[type_.type_id](type_)
+    return _leaf_type(type_)
 
 
 def _part(field: types.NestedField, path: str) -> pa.Field:
@@ -157,18 +151,14 @@ def _part(field: types.NestedField, path: str) -> pa.Field:
     return _file_field(field, path)
 
 
-def _decimal(type_: types.Type) -> pa.DataType:
-    assert isinstance(type_, types.DecimalType)
-    return pa.decimal128(type_.precision, type_.scale)
-
-
-def _fixed(type_: types.Type) -> pa.DataType:
-    assert isinstance(type_, types.FixedType)
-    return pa.binary(type_.length)
-
-
-def _always(arrow_type: pa.DataType) -> LeafType:
-    return lambda type_: arrow_type
+def _leaf_type(type_: types.Type) -> pa.DataType:
+    if isinstance(type_, types.DecimalType):
+        return pa.decimal128(type_.precision, type_.scale)
+    if isinstance(type_, types.FixedType):
+        return pa.binary(type_.length)
+    if isinstance(type_, types.GeometryType | types.GeographyType):
+        return _spatial_file_type(type_)
+    return _FILE_TYPES[type_.type_id]
 
 
 _VARIANT: Final = pa.struct(
@@ -178,27 +168,23 @@ _VARIANT: Final = pa.struct(
     ]
 )
 
-_FILE_TYPES: Final[dict[types.TypeId, LeafType]] = {
-    types.TypeId.BOOLEAN: _always(pa.bool_()),
-    types.TypeId.INT: _always(pa.int32()),
-    types.TypeId.LONG: _always(pa.int64()),
-    types.TypeId.FLOAT: _always(pa.float32()),
-    types.TypeId.DOUBLE: _always(pa.float64()),
-    types.TypeId.DECIMAL: _decimal,
-    types.TypeId.DATE: _always(pa.date32()),
-    types.TypeId.TIME: _always(pa.time64("us")),
-    types.TypeId.TIMESTAMP: _always(pa.timestamp("us")),
-    types.TypeId.TIMESTAMPTZ: _always(pa.timestamp("us", UTC)),
-    types.TypeId.TIMESTAMP_NS: _always(pa.timestamp("ns")),
-    types.TypeId.TIMESTAMPTZ_NS: _always(pa.timestamp("ns", UTC)),
-    types.TypeId.STRING: _always(pa.string()),
+_FILE_TYPES: Final[dict[types.TypeId, pa.DataType]] = {
+    types.TypeId.BOOLEAN: pa.bool_(),
+    types.TypeId.INT: pa.int32(),
+    types.TypeId.LONG: pa.int64(),
+    types.TypeId.FLOAT: pa.float32(),
+    types.TypeId.DOUBLE: pa.float64(),
+    types.TypeId.DATE: pa.date32(),
+    types.TypeId.TIME: pa.time64("us"),
+    types.TypeId.TIMESTAMP: pa.timestamp("us"),
+    types.TypeId.TIMESTAMPTZ: pa.timestamp("us", UTC),
+    types.TypeId.TIMESTAMP_NS: pa.timestamp("ns"),
+    types.TypeId.TIMESTAMPTZ_NS: pa.timestamp("ns", UTC),
+    types.TypeId.STRING: pa.string(),
     # The extension makes pyarrow annotate the column as Parquet's UUID.
-    types.TypeId.UUID: _always(pa.uuid()),
-    types.TypeId.FIXED: _fixed,
-    types.TypeId.BINARY: _always(pa.binary()),
-    types.TypeId.VARIANT: _always(_VARIANT),
-    types.TypeId.GEOMETRY: _spatial_file_type,
-    types.TypeId.GEOGRAPHY: _spatial_file_type,
+    types.TypeId.UUID: pa.uuid(),
+    types.TypeId.BINARY: pa.binary(),
+    types.TypeId.VARIANT: _VARIANT,
 }
 
 
@@ -216,25 +202,128 @@ def _spark_type(type_: types.Type) -> pa.DataType:
         return pa.list_(_spark_field(type_.element))
     if isinstance(type_, types.MapType):
         return pa.map_(_spark_field(type_.key), _spark_field(type_.value))
-    return (_SPARK_TYPES.get(type_.type_id) or _FILE_TYPES[type_.type_id])(type_)
+    if isinstance(type_, types.GeometryType | types.GeographyType):
+        return _spatial_spark_type(type_)
+    known = _SPARK_TYPES.get(type_.type_id)
+    return _leaf_type(type_) if known is None else known
 
 
-_SPARK_TYPES: Final[dict[types.TypeId, LeafType]] = {
-    types.TypeId.TIME: _always(pa.time64("ns")),
-    types.TypeId.TIMESTAMP_NS: _always(pa.timestamp("us")),
-    types.TypeId.TIMESTAMPTZ_NS: _always(pa.timestamp("us", UTC)),
-    types.TypeId.UUID: _always(pa.string()),
-    types.TypeId.FIXED: _always(pa.binary()),
-    types.TypeId.UNKNOWN: _always(pa.null()),
-    types.TypeId.VARIANT: _always(
-        pa.struct(
-            [
-                pa.field("value", pa.binary(), nullable=False),
-                pa.field("metadata", pa.binary(), nullable=False, metadata={"variant": "true"}),
-            ]
-        )
+_SPARK_TYPES: Final[dict[types.TypeId, pa.DataType]] = {
+    types.TypeId.TIME: pa.time64("ns"),
+    types.TypeId.TIMESTAMP_NS: pa.timestamp("us"),
+    types.TypeId.TIMESTAMPTZ_NS: pa.timestamp("us", UTC),
+    types.TypeId.UUID: pa.string(),
+    types.TypeId.FIXED: pa.binary(),
+    types.TypeId.UNKNOWN: pa.null(),
+    types.TypeId.VARIANT: pa.struct(
+        [
+            pa.field("value", pa.binary(), nullable=False),
+            pa.field("metadata", pa.binary(), nullable=False, metadata={"variant": "true"}),
+        ]
     ),
-    types.TypeId.GEOMETRY: _spatial_spark_type,
-    types.TypeId.GEOGRAPHY: _spatial_spark_type,
 }
 """The types for which Spark's differ from those of the files."""
+
+
+# --- from Arrow to Iceberg ---------------------------------------------------------------------
+
+_NANOS_FORMAT_VERSION: Final = 3
+_UUID: Final = "arrow.uuid"
+_PRIMITIVES: Final[dict[pa.DataType, types.Type]] = {
+    pa.bool_(): types.BOOLEAN,
+    pa.int8(): types.INT,
+    pa.int16(): types.INT,
+    pa.int32(): types.INT,
+    pa.int64(): types.LONG,
+    pa.uint8(): types.INT,
+    pa.uint16(): types.INT,
+    pa.uint32(): types.LONG,
+    pa.float16(): types.FLOAT,
+    pa.float32(): types.FLOAT,
+    pa.float64(): types.DOUBLE,
+    pa.date32(): types.DATE,
+    pa.date64(): types.DATE,
+    pa.string(): types.STRING,
+    pa.large_string(): types.STRING,
+    pa.string_view(): types.STRING,
+    pa.binary(): types.BINARY,
+    pa.large_binary(): types.BINARY,
+    pa.binary_view(): types.BINARY,
+    pa.null(): types.UNKNOWN,
+}
+
+
+def iceberg_schema(schema: pa.Schema, format_version: int) -> types.StructType:
+    """Return an Arrow schema as Iceberg's, with IDs from 1.
+
+    Before version 3, timestamps of nanoseconds become microseconds, as those of pandas usually are.
+    """
+    fields = tuple(_iceberg_field(field, "", format_version) for field in schema)
+    if not fields:
+        raise BadRequest("schema: a table needs at least one column")
+    return struct_with_ids(types.StructType(fields))
+
+
+def _iceberg_field(field: pa.Field, prefix: str, version: int) -> types.NestedField:
+    path = f"{prefix}{field.name}"
+    doc = (field.metadata or {}).get(b"doc")
+    return types.NestedField(
+        NO_ID,
+        field.name,
+        _iceberg_type(field.type, path, version),
+        required=not field.nullable,
+        doc=None if doc is None else doc.decode(),
+    )
+
+
+def _iceberg_type(type_: pa.DataType, path: str, version: int) -> types.Type:
+    if isinstance(type_, pa.BaseExtensionType):
+        is_uuid = type_.extension_name == _UUID
+        return types.UUID if is_uuid else _iceberg_type(type_.storage_type, path, version)
+    if pa.types.is_dictionary(type_) or pa.types.is_run_end_encoded(type_):
+        return _iceberg_type(type_.value_type, path, version)
+    if pa.types.is_struct(type_):
+        return types.StructType(
+            tuple(_iceberg_field(field, f"{path}.", version) for field in type_)
+        )
+    if is_list(type_):
+        return types.ListType(_iceberg_part("element", type_.value_field, path, version))
+    if pa.types.is_map(type_):
+        key = _iceberg_part("key", type_.key_field, path, version)
+        return types.MapType(key, _iceberg_part("value", type_.item_field, path, version))
+    return _primitive(type_, path, version)
+
+
+def _iceberg_part(name: str, field: pa.Field, path: str, version: int) -> types.NestedField:
+    type_ = _iceberg_type(field.type, f"{path}.{name}", version)
+    return types.NestedField(NO_ID, name, type_, required=name == "key" or not field.nullable)
+
+
+def _primitive(type_: pa.DataType, path: str, version: int) -> types.Type:
+    known = _PRIMITIVES.get(type_)
+    if known is None:
+        known = _parameterized(type_, path, version)
+    if types.min_format_version(known) > version:
+        raise BadRequest(
+            f"column {path}: {type_} needs a table of format version "
+            f"{types.min_format_version(known)}: give it another type, or format_version=3"
+        )
+    return known
+
+
+def _parameterized(type_: pa.DataType, path: str, version: int) -> types.Type:
+    if pa.types.is_timestamp(type_):
+        if type_.unit == "ns" and version >= _NANOS_FORMAT_VERSION:
+            return types.TIMESTAMP_NS if type_.tz is None else types.TIMESTAMPTZ_NS
+        return types.TIMESTAMP if type_.tz is None else types.TIMESTAMPTZ
+    if pa.types.is_time(type_):
+        return types.TIME
+    if pa.types.is_fixed_size_binary(type_):
+        return types.FixedType(type_.byte_width)
+    if pa.types.is_decimal(type_):
+        try:
+            return types.DecimalType(type_.precision, type_.scale)
+        except types.InvalidType as error:
+            raise BadRequest(f"column {path}: {error}") from None
+    hint = "; cast it to int64 or decimal128(20, 0)" if pa.types.is_uint64(type_) else ""
+    raise BadRequest(f"column {path}: Iceberg has no type for Arrow's {type_}{hint}")

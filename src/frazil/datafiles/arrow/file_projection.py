@@ -13,9 +13,18 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from frazil.datafiles.arrow.array_conversion import (
+    Convert,
+    batch_of,
+    constant,
+    convert_leaf,
+    list_of,
+    map_of,
+    misfit,
+    struct_of,
+    well_known_binary,
+)
 from frazil.datafiles.arrow.arrow_types import is_variant, is_well_known_binary
-from frazil.datafiles.arrow.leaf_conversion import constant, convert_leaf, misfit, well_known_binary
-from frazil.datafiles.arrow.nested_arrays import Convert, batch_of, list_of, map_of, struct_of
 from frazil.values.name_mapping import NameMapping, apply_name_mapping
 from frazil.values.parquet_columns import (
     FileColumn,
@@ -24,7 +33,7 @@ from frazil.values.parquet_columns import (
     has_field_ids,
     is_list,
 )
-from frazil.values.types import NestedField, StructType, fields_by_id
+from frazil.values.types import StructType, fields_by_id
 from frazil.wire.errors import BadRequest
 
 _NO_CONSTANTS: Final[Mapping[int, Any]] = {}
@@ -47,12 +56,11 @@ class Projection:
         name_mapping: NameMapping | None = None,
         constants: Mapping[int, Any] = _NO_CONSTANTS,
     ) -> None:
-        resolver = _Resolver(
-            {field_id: found.field for field_id, found in fields_by_id(schema).items()}, constants
-        )
+        self._fields = {field_id: named.field for field_id, named in fields_by_id(schema).items()}
+        self._constants = constants
         columns = _with_ids(columns_of_schema(file_schema), name_mapping)
         self._target = target
-        self._sources = [resolver.resolve(field, columns, "") for field in target]
+        self._sources = [self._resolve(field, columns, "") for field in target]
         self.columns = tuple(source.name for source in self._sources if isinstance(source, _Stored))
         """The top-level columns of the file that are needed."""
 
@@ -68,32 +76,9 @@ class Projection:
             arrays.append(array)
         return batch_of(arrays, self._target, len(batch))
 
+    # --- sources of the columns -----------------------------------------------------------------
 
-@dataclass(frozen=True, slots=True)
-class _Stored:
-    """A column, or a field of a struct, that the file has."""
-
-    name: str
-    convert: Convert
-
-
-def _with_ids(columns: Sequence[FileColumn], mapping: NameMapping | None) -> Sequence[FileColumn]:
-    if has_field_ids(columns):
-        return columns
-    if mapping is not None:
-        return apply_name_mapping(columns, mapping)
-    # As Java's `ParquetSchemaUtil.addFallbackIds`: the first columns are those of the first schema.
-    return [replace(column, field_id=number) for number, column in enumerate(columns, start=1)]
-
-
-class _Resolver:
-    """Finds the source of each column of the target."""
-
-    def __init__(self, fields: Mapping[int, NestedField], constants: Mapping[int, Any]) -> None:
-        self._fields = fields
-        self._constants = constants
-
-    def resolve(
+    def _resolve(
         self, target: pa.Field, columns: Sequence[FileColumn], prefix: str
     ) -> _Stored | Fill:
         path = f"{prefix}{target.name}"
@@ -160,7 +145,7 @@ class _Resolver:
     def _struct_converter(self, column: FileColumn, target: Any, path: str) -> Convert:
         if not pa.types.is_struct(column.arrow_type):
             raise misfit(column.arrow_type, target, path)
-        sources = [self.resolve(field, column.parts, f"{path}.") for field in target]
+        sources = [self._resolve(field, column.parts, f"{path}.") for field in target]
         if column.arrow_type == target and all(
             isinstance(source, _Stored)
             and source.name == field.name
@@ -179,6 +164,23 @@ class _Resolver:
             return struct_of(array, children, target, path)
 
         return convert
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """A column, or a field of a struct, that the file has."""
+
+    name: str
+    convert: Convert
+
+
+def _with_ids(columns: Sequence[FileColumn], mapping: NameMapping | None) -> Sequence[FileColumn]:
+    if has_field_ids(columns):
+        return columns
+    if mapping is not None:
+        return apply_name_mapping(columns, mapping)
+    # As Java's `ParquetSchemaUtil.addFallbackIds`: the first columns are those of the first schema.
+    return [replace(column, field_id=number) for number, column in enumerate(columns, start=1)]
 
 
 def _unchanged(array: pa.Array) -> pa.Array:

@@ -13,14 +13,17 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from frazil.datafiles.arrow.arrow_types import arrow_schema, is_well_known_binary
-from frazil.datafiles.arrow.leaf_conversion import (
+from frazil.datafiles.arrow.array_conversion import (
+    batch_of,
     constant,
     convert_leaf,
+    list_of,
+    map_of,
     misfit,
+    struct_of,
     well_known_binary,
 )
-from frazil.datafiles.arrow.nested_arrays import batch_of, list_of, map_of, struct_of
+from frazil.datafiles.arrow.arrow_types import arrow_schema, is_well_known_binary
 from frazil.values import types
 from frazil.values.types import NestedField, StructType
 from frazil.wire.errors import BadRequest
@@ -74,7 +77,8 @@ def _fitted_fields(
     for field in fields:
         array, path = by_name.pop(field.name, None), f"{prefix}{field.name}"
         if field.name not in stored:
-            _refuse_unknown_values(array, path)
+            if array is not None and array.null_count < len(array):
+                raise BadRequest(f"column {path} has the type unknown, so that it can only be null")
             continue
         type_ = stored[field.name].type
         if array is None:
@@ -94,11 +98,6 @@ def _missing(field: NestedField, type_: pa.DataType, path: str, rows: int) -> pa
     if field.write_default is None and field.required:
         raise BadRequest(f"column {path} is required, but the rows do not have it")
     return constant(field.write_default, type_)(rows)
-
-
-def _refuse_unknown_values(array: pa.Array | None, path: str) -> None:
-    if array is not None and array.null_count < len(array):
-        raise BadRequest(f"column {path} has the type unknown, so that it can only be null")
 
 
 def _fitted(array: pa.Array, field: NestedField, target: Any, path: str) -> pa.Array:
@@ -165,17 +164,14 @@ def fit_leaf(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
     if source == target:
         return array
     if is_well_known_binary(target):
-        return well_known_binary(_as_binary(array), target, path)
+        is_large = pa.types.is_large_binary(source)
+        return well_known_binary(array.cast(pa.binary()) if is_large else array, target, path)
     if pa.types.is_timestamp(source) and pa.types.is_timestamp(target):
         _check_zone(source, target, path)
         return _cast(array, target, path)
     if _is_exact(source, target):
         return _cast(array, target, path)
     return convert_leaf(array, target, path)
-
-
-def _as_binary(array: pa.Array) -> pa.Array:
-    return array.cast(pa.binary()) if pa.types.is_large_binary(array.type) else array
 
 
 def _check_zone(source: Any, target: Any, path: str) -> None:

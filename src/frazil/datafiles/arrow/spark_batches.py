@@ -11,9 +11,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from frazil.datafiles.arrow.array_conversion import (
+    batch_of,
+    convert_leaf,
+    list_of,
+    map_of,
+    misfit,
+    struct_of,
+    well_known_binary,
+)
 from frazil.datafiles.arrow.arrow_types import is_well_known_binary, spark_arrow_schema
-from frazil.datafiles.arrow.leaf_conversion import convert_leaf, misfit, well_known_binary
-from frazil.datafiles.arrow.nested_arrays import batch_of, list_of, map_of, struct_of
 from frazil.values.types import StructType
 from frazil.wire.errors import BadRequest
 

@@ -129,15 +129,12 @@ def _counted_ids(type_: types.Type) -> Iterator[int]:
 def _add_first(type_: types.Type, limit: int, ids: list[int]) -> None:
     """Add ids level by level, because filters use the upper levels more often."""
     for field in types.child_fields(type_):
-        if len(ids) < limit and _has_metrics(field):
+        has_metrics = field.type.is_primitive or field.type.type_id is types.TypeId.VARIANT
+        if len(ids) < limit and has_metrics:
             ids.append(field.field_id)
     for field in types.child_fields(type_):
         if len(ids) < limit:
             _add_first(field.type, limit, ids)
-
-
-def _has_metrics(field: types.NestedField) -> bool:
-    return field.type.is_primitive or field.type.type_id is types.TypeId.VARIANT
 
 
 def _preserves_order(sort_field: Mapping[str, Any]) -> bool:
@@ -206,7 +203,7 @@ def _bounds(
             continue
         low, high = known.lower, known.upper
         if column.type.type_id in _TRUNCATED:
-            low = truncate_lower(low, mode.bound_length)
+            low = low[: mode.bound_length]
             high = truncate_upper(high, mode.bound_length)
         lower[column.field_id] = to_binary(column.type, low).hex()
         if high is not None:
@@ -220,11 +217,6 @@ def _bounds(
 _TRUNCATED: Final = frozenset({types.TypeId.STRING, types.TypeId.BINARY})
 """As in Java, `fixed` is not truncated."""
 _Value = TypeVar("_Value", str, bytes)
-
-
-def truncate_lower(value: _Value, length: int | None) -> _Value:
-    """Return a prefix, which is never above the value."""
-    return value[:length]
 
 
 def truncate_upper(value: _Value, length: int | None) -> _Value | None:

@@ -8,6 +8,7 @@ from typing import Any, Final, TypeAlias
 from frazil.datafiles.footers.parquet_files import FileDoesNotFit, PartitionNotProven
 from frazil.datafiles.footers.python_values import internal_value
 from frazil.datafiles.portable_table import FileTable
+from frazil.values import transforms
 from frazil.values.footer_statistics import ColumnStatistics
 from frazil.values.partition_proof import (
     Disproven,
@@ -18,16 +19,6 @@ from frazil.values.partition_proof import (
     examine,
 )
 from frazil.values.single_value import InvalidValue, to_json
-from frazil.values.transforms import (
-    Bucket,
-    Identity,
-    InvalidTransform,
-    Truncate,
-    Unknown,
-    Void,
-    apply,
-    parse_transform,
-)
 from frazil.values.types import SchemaField, fields_by_id
 from frazil.wire.errors import BadRequest
 
@@ -45,8 +36,8 @@ def partition_fields(
     fields = []
     for item in spec["fields"]:
         source_id = item.get("source-id", next(iter(item.get("source-ids", ())), -1))
-        transform = parse_transform(item["transform"])
-        if isinstance(transform, Unknown):
+        transform = transforms.parse_transform(item["transform"])
+        if isinstance(transform, transforms.Unknown):
             # Spec, "Partitioning": writers must not commit files of such a spec.
             raise BadRequest(
                 f"partition field {item['name']} has the transform {transform}, which is "
@@ -72,7 +63,9 @@ def partition_fields_of(table: FileTable, spec_id: int | None = None) -> tuple[P
 
 def identity_sources(fields: Sequence[PartitionField]) -> frozenset[int]:
     """Return the columns that readers take from the partition if a file does not have them."""
-    return frozenset(field.source_id for field in fields if isinstance(field.transform, Identity))
+    return frozenset(
+        field.source_id for field in fields if isinstance(field.transform, transforms.Identity)
+    )
 
 
 def partition_values(
@@ -146,22 +139,22 @@ def _converted(field: PartitionField, passed: Any, path: str) -> Any:
     if passed is None:
         return None
     try:
-        if isinstance(field.transform, Void) or field.result_type is None:
+        if isinstance(field.transform, transforms.Void) or field.result_type is None:
             raise InvalidValue("it can only be null")
         value = internal_value(field.result_type, passed)
         _check_result(field, value)
-    except (InvalidValue, InvalidTransform) as error:
+    except (InvalidValue, transforms.InvalidTransform) as error:
         raise FileDoesNotFit(path, f"partition field {field.name}: {error}") from None
     return value
 
 
 def _check_result(field: PartitionField, value: Any) -> None:
     transform = field.transform
-    if isinstance(transform, Bucket) and not 0 <= value < transform.num_buckets:
+    if isinstance(transform, transforms.Bucket) and not 0 <= value < transform.num_buckets:
         raise InvalidValue(f"{value} is not one of the buckets 0 to {transform.num_buckets - 1}")
-    if isinstance(transform, Truncate):
+    if isinstance(transform, transforms.Truncate):
         assert field.source is not None
-        if apply(transform, field.source.type, value) != value:
+        if transforms.apply(transform, field.source.type, value) != value:
             raise InvalidValue(f"{value!r} is not a result of {transform}")
 
 

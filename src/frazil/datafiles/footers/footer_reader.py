@@ -189,15 +189,12 @@ class ParquetReader:
         location = None if table is None else table.location
         declared = declared_path(path, location, self._filesystem)
         config: Mapping[str, str] = {} if table is None else table.config
-        with open_parquet(declared, config, self._filesystem) as opened:
-            parquet = opened.parquet
+        with open_parquet(declared, config, self._filesystem) as (parquet, size):
 
             def nan_counts(column: MatchedColumn) -> Sequence[int] | None:
                 return read_nan_counts(parquet, column) if self._reads_nans else None
 
-            return self._footer(
-                declared, opened.size_in_bytes, parquet.metadata, match, modes, nan_counts
-            )
+            return self._footer(declared, size, parquet.metadata, match, modes, nan_counts)
 
     def _footer(
         self,

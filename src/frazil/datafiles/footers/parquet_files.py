@@ -14,7 +14,6 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
@@ -60,13 +59,6 @@ _MAGIC: Final = b"PAR1"
 _ENCRYPTED_MAGIC: Final = b"PARE"
 _TAIL_BYTES: Final = 8
 _MIN_BYTES: Final = len(_MAGIC) + _TAIL_BYTES
-
-
-@dataclass(frozen=True, slots=True)
-class OpenedFile:
-    parquet: Any
-    """A `pyarrow.parquet.ParquetFile`."""
-    size_in_bytes: int
 
 
 # --- paths --------------------------------------------------------------------------------------
@@ -164,8 +156,8 @@ def _s3(settings: tuple[tuple[str, Any], ...]) -> Any:
 @contextmanager
 def open_parquet(
     path: str, config: Mapping[str, str], filesystem: Any = None
-) -> Iterator[OpenedFile]:
-    """Open a file and read its footer."""
+) -> Iterator[tuple[Any, int]]:
+    """Open a file; return its `pyarrow.parquet.ParquetFile` and its size in bytes."""
     if filesystem is None:
         filesystem, inner = filesystem_of(path, config)
     else:
@@ -181,7 +173,7 @@ def open_parquet(
         except (OSError, pa.ArrowException) as error:
             raise _not_parquet(path, source, error) from None
         try:
-            yield OpenedFile(parquet, size)
+            yield parquet, size
         except (OSError, pa.ArrowException) as error:
             raise FileNotReadable(path, f"its columns cannot be read ({error})") from None
 

@@ -18,9 +18,9 @@ from frazil.values.types import DecimalType, Type, TypeId
 
 _EPOCH: Final = datetime(1970, 1, 1)
 _MICRO: Final = timedelta(microseconds=1)
-_WITH_ZONE: Final = frozenset({TypeId.TIMESTAMPTZ, TypeId.TIMESTAMPTZ_NS})
-_NANOS: Final = frozenset({TypeId.TIMESTAMP_NS, TypeId.TIMESTAMPTZ_NS})
-_TIMESTAMPS: Final = frozenset({TypeId.TIMESTAMP, TypeId.TIMESTAMPTZ}) | _NANOS
+WITH_ZONE: Final = frozenset({TypeId.TIMESTAMPTZ, TypeId.TIMESTAMPTZ_NS})
+NANOS: Final = frozenset({TypeId.TIMESTAMP_NS, TypeId.TIMESTAMPTZ_NS})
+TIMESTAMPS: Final = frozenset({TypeId.TIMESTAMP, TypeId.TIMESTAMPTZ}) | NANOS
 _EXACT: Final = Context(prec=200)
 
 
@@ -31,7 +31,8 @@ def internal_value(type_: Type, value: Any) -> Any:
         return None
     if isinstance(value, str) and type_.type_id is not TypeId.STRING:
         return from_json(type_, value)
-    converted = _CONVERTERS.get(type_.type_id, _unchanged)(type_, value)
+    convert = _CONVERTERS.get(type_.type_id)
+    converted = value if convert is None else convert(type_, value)
     check_value(type_, converted)
     return converted
 
@@ -41,10 +42,6 @@ def _python_scalar(value: Any) -> Any:
     for name in ("as_py", "item"):
         if callable(getattr(value, name, None)):
             return getattr(value, name)()
-    return value
-
-
-def _unchanged(type_: Type, value: Any) -> Any:
     return value
 
 
@@ -66,12 +63,12 @@ def _time(type_: Type, value: Any) -> Any:
 def _timestamp(type_: Type, value: Any) -> Any:
     if not isinstance(value, datetime):
         return value
-    if (value.tzinfo is not None) != (type_.type_id in _WITH_ZONE):
+    if (value.tzinfo is not None) != (type_.type_id in WITH_ZONE):
         needed = "needs one" if value.tzinfo is None else "has none"
         raise InvalidValue(f"{value!r}: the zone is wrong, a {type_} {needed}")
     plain = value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)
     micros = (plain - _EPOCH) // _MICRO
-    return micros * temporal.NANOS_PER_MICRO if type_.type_id in _NANOS else micros
+    return micros * temporal.NANOS_PER_MICRO if type_.type_id in NANOS else micros
 
 
 def _decimal(type_: Type, value: Any) -> Any:
@@ -92,22 +89,18 @@ def _float(type_: Type, value: Any) -> Any:
     return from_json(type_, value)
 
 
-def _bytes(type_: Type, value: Any) -> Any:
-    return bytes(value) if isinstance(value, bytearray | memoryview) else value
-
-
-def _uuid(type_: Type, value: Any) -> Any:
-    return UUID(bytes=value) if isinstance(value, bytes) and len(value) == 16 else value
-
-
 _CONVERTERS: Final[dict[TypeId, Callable[[Type, Any], Any]]] = {
     TypeId.DATE: _days,
     TypeId.TIME: _time,
-    **dict.fromkeys(_TIMESTAMPS, _timestamp),
+    **dict.fromkeys(TIMESTAMPS, _timestamp),
     TypeId.DECIMAL: _decimal,
     TypeId.FLOAT: _float,
     TypeId.DOUBLE: _float,
-    TypeId.FIXED: _bytes,
-    TypeId.BINARY: _bytes,
-    TypeId.UUID: _uuid,
+    **dict.fromkeys(
+        (TypeId.FIXED, TypeId.BINARY),
+        lambda _, value: bytes(value) if isinstance(value, bytearray | memoryview) else value,
+    ),
+    TypeId.UUID: lambda _, value: (
+        UUID(bytes=value) if isinstance(value, bytes) and len(value) == 16 else value
+    ),
 }

@@ -79,11 +79,6 @@ def _vector(file: PlannedDeleteFile, storage: Storage) -> Positions:
         ) from None
 
 
-@lru_cache(maxsize=_CACHED_FILES)
-def _cached_positions(file: PlannedDeleteFile, storage: Storage) -> Mapping[str, Positions]:
-    return _positions_in(file, storage)
-
-
 def _positions_in(file: PlannedDeleteFile, storage: Storage) -> Mapping[str, Positions]:
     """Read the positions of a delete file, by the path of the data file."""
     _check_format(file)
@@ -95,6 +90,9 @@ def _positions_in(file: PlannedDeleteFile, storage: Storage) -> Mapping[str, Pos
     for batch in table.to_batches():
         collector.add(batch.column(path_name), batch.column(pos_name))
     return {file.file_path: file.positions for file in collector.collected()}
+
+
+_cached_positions: Final = lru_cache(maxsize=_CACHED_FILES)(_positions_in)
 
 
 def _column_names(schema: pa.Schema, path: str) -> tuple[str, ...]:
@@ -120,14 +118,6 @@ def _check_format(file: PlannedDeleteFile) -> None:
 # --- by equality ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _KeyColumn:
-    """One column of the keys: its values, and the numbers of the prefixes that end with it."""
-
-    values: pa.Array
-    prefixes: npt.NDArray[np.int64]
-
-
 class KeySet:
     """A set of keys that looks up many rows at once, with one hash lookup for each column.
 
@@ -137,27 +127,28 @@ class KeySet:
     """
 
     def __init__(self, columns: Sequence[pa.Array]) -> None:
-        self._columns: list[_KeyColumn] = []
+        self._columns: list[tuple[pa.Array, npt.NDArray[np.int64]]] = []
+        """For each column its values, and the numbers of the prefixes that end with it."""
         numbers = np.zeros(len(columns[0]), dtype=np.int64)
         for column in columns:
             values = pc.unique(column)
             numbers = numbers * len(values) + _codes(column, values)
             prefixes, numbers = np.unique(numbers, return_inverse=True)
-            self._columns.append(_KeyColumn(values, prefixes))
+            self._columns.append((values, prefixes))
 
     def contains(self, columns: Sequence[pa.Array]) -> Mask:
         """Return which rows are keys."""
         is_key = np.ones(len(columns[0]), dtype=np.bool_)
         numbers = np.zeros(len(columns[0]), dtype=np.int64)
-        for known, column in zip(self._columns, columns, strict=True):
-            if not len(known.prefixes):
+        for (values, prefixes), column in zip(self._columns, columns, strict=True):
+            if not len(prefixes):
                 return np.zeros_like(is_key)
-            codes = _codes(column, known.values)
+            codes = _codes(column, values)
             is_key &= codes >= 0
-            numbers = numbers * len(known.values) + codes
-            indexes = np.searchsorted(known.prefixes, numbers)
-            indexes = np.minimum(indexes, len(known.prefixes) - 1)
-            is_key &= known.prefixes[indexes] == numbers
+            numbers = numbers * len(values) + codes
+            indexes = np.searchsorted(prefixes, numbers)
+            indexes = np.minimum(indexes, len(prefixes) - 1)
+            is_key &= prefixes[indexes] == numbers
             numbers = indexes
         return is_key
 

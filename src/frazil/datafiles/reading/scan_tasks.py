@@ -41,7 +41,12 @@ class ScanTask(Struct, frozen=True, kw_only=True, rename="kebab", omit_defaults=
     def size_in_bytes(self) -> int:
         """How many bytes of the data file and of its delete files the task reads."""
         own = self.data_file.file_size_in_bytes - self.start if self.length is None else self.length
-        return own + sum(_delete_bytes(file) for file in self.delete_files)
+        return own + sum(
+            file.file_size_in_bytes
+            if file.content_size_in_bytes is None
+            else file.content_size_in_bytes
+            for file in self.delete_files
+        )
 
     @property
     def position_deletes(self) -> tuple[PlannedDeleteFile, ...]:
@@ -68,11 +73,6 @@ def task_of(planned: FileScanTask) -> ScanTask:
 
 def is_deletion_vector(file: PlannedDeleteFile) -> bool:
     return file.file_format.lower() == PUFFIN
-
-
-def _delete_bytes(file: PlannedDeleteFile) -> int:
-    size = file.content_size_in_bytes
-    return file.file_size_in_bytes if size is None else size
 
 
 # --- parts of files -------------------------------------------------------------------------------

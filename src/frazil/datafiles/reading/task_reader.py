@@ -7,8 +7,9 @@ file implies for its rows (`_file`, `_pos`, `_spec_id`, and the row lineage of v
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -16,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from frazil.datafiles.arrow.array_conversion import batch_of
 from frazil.datafiles.arrow.arrow_types import arrow_schema
 from frazil.datafiles.arrow.file_projection import Projection
 from frazil.datafiles.arrow.metadata_columns import (
@@ -29,7 +31,6 @@ from frazil.datafiles.arrow.metadata_columns import (
     SPEC_ID,
     FileLineage,
 )
-from frazil.datafiles.arrow.nested_arrays import batch_of
 from frazil.datafiles.arrow.spark_batches import to_spark
 from frazil.datafiles.portable_table import PortableTable, table_name_mapping
 from frazil.datafiles.reading.deletes_reader import deleted_positions, equality_deletes
@@ -75,23 +76,29 @@ def read_task(
                 yield live
 
 
-def read_tasks_for_spark(
-    batches: Iterator[pa.RecordBatch],
-    table: PortableTable,
-    storage: Storage,
-    columns: StructType,
-    metadata_columns: Sequence[str],
-) -> Iterator[pa.RecordBatch]:
-    """Read the tasks of a frame whose first column is their JSON; `mapInArrow` runs this."""
-    target = with_metadata(columns, metadata_columns)
-    for batch in batches:
-        for task in batch.column(0).to_pylist():
+@dataclass(frozen=True)
+class ScanReading:
+    """Reads scan tasks, given as JSON, in the types that Spark expects."""
+
+    table: PortableTable
+    storage: Storage
+    columns: StructType
+    metadata_columns: tuple[str, ...] = ()
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Read the tasks of a frame whose first column they are; `mapInArrow` runs this."""
+        return self.batches(task for batch in batches for task in batch.column(0).to_pylist())
+
+    def batches(self, tasks: Iterable[bytes | str]) -> Iterator[pa.RecordBatch]:
+        target = with_metadata(self.columns, self.metadata_columns)
+        for text in tasks:
+            task = ScanTask.from_json(text)
             for rows in read_task(
-                ScanTask.from_json(task),
-                table,
-                storage,
-                columns,
-                metadata_columns=metadata_columns,
+                task,
+                self.table,
+                self.storage,
+                self.columns,
+                metadata_columns=self.metadata_columns,
             ):
                 yield to_spark(rows, target)
 
@@ -298,24 +305,19 @@ class _TaskRows:
     def _metadata(
         self, kept: pa.RecordBatch, positions: npt.NDArray[np.int64]
     ) -> Iterator[pa.Array]:
+        rows, file = len(positions), self._task.data_file
         stored = None if self._lineage is None else self._lineage.apply(kept)
         for name in self._metadata_columns:
-            yield self._metadata_column(name, positions, stored)
-
-    def _metadata_column(
-        self, name: str, positions: npt.NDArray[np.int64], stored: pa.RecordBatch | None
-    ) -> pa.Array:
-        rows = len(positions)
-        if name == FILE:
-            return pa.repeat(pa.scalar(self._task.file_path, pa.string()), rows)
-        if name == POSITION:
-            return pa.array(positions, pa.int64())
-        if name == SPEC_ID:
-            return pa.repeat(pa.scalar(self._task.data_file.spec_id, pa.int32()), rows)
-        assert stored is not None
-        if name == ROW_ID:
-            return self._implied.row_ids(positions, stored.column(ROW_ID))
-        return self._implied.sequence_numbers(rows, stored.column(LAST_UPDATED))
+            if name == FILE:
+                yield pa.repeat(pa.scalar(file.file_path, pa.string()), rows)
+            elif name == POSITION:
+                yield pa.array(positions, pa.int64())
+            elif name == SPEC_ID:
+                yield pa.repeat(pa.scalar(file.spec_id, pa.int32()), rows)
+            elif stored is not None and name == ROW_ID:
+                yield self._implied.row_ids(positions, stored.column(ROW_ID))
+            elif stored is not None:
+                yield self._implied.sequence_numbers(rows, stored.column(LAST_UPDATED))
 
 
 # --- columns that are not in files ----------------------------------------------------------------

@@ -26,26 +26,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from frazil.datafiles.arrow.leaf_conversion import convert_leaf, in_unit, is_uuid
+from frazil.datafiles.arrow.array_conversion import convert_leaf, in_unit, is_uuid
 from frazil.datafiles.footers.footer_partitions import partition_fields_of
-from frazil.datafiles.footers.python_values import internal_value
+from frazil.datafiles.footers.python_values import NANOS, TIMESTAMPS, internal_value
 from frazil.datafiles.portable_table import PortableTable
-from frazil.values import temporal
+from frazil.values import temporal, transforms
 from frazil.values.partition_proof import PartitionField
 from frazil.values.single_value import InvalidValue, min_big_endian, to_json
-from frazil.values.transforms import (
-    Bucket,
-    Day,
-    Hour,
-    Identity,
-    Month,
-    Transform,
-    Truncate,
-    Void,
-    Year,
-    calendar_text,
-)
-from frazil.values.types import DecimalType, NestedField, Type, TypeId
+from frazil.values.types import DecimalType, StructType, Type, TypeId
 from frazil.wire.errors import BadRequest
 
 PARTITION_PREFIX: Final = "_partition_"
@@ -57,11 +45,7 @@ Mask = npt.NDArray[np.bool_]
 
 _MAX_INT: Final = 2**31 - 1
 _MICROS_PER_HOUR: Final = temporal.MICROS_PER_DAY // 24
-_NANOS: Final = frozenset({TypeId.TIMESTAMP_NS, TypeId.TIMESTAMPTZ_NS})
-_TIMESTAMPS: Final = frozenset({TypeId.TIMESTAMP, TypeId.TIMESTAMPTZ}) | _NANOS
-_HASHED_AS_LONG: Final = (
-    frozenset({TypeId.INT, TypeId.LONG, TypeId.DATE, TypeId.TIME}) | _TIMESTAMPS
-)
+_HASHED_AS_LONG: Final = frozenset({TypeId.INT, TypeId.LONG, TypeId.DATE, TypeId.TIME}) | TIMESTAMPS
 
 
 class Partitioner:
@@ -69,7 +53,7 @@ class Partitioner:
 
     def __init__(self, table: PortableTable, spec_id: int | None = None) -> None:
         self._fields = partition_fields_of(table, spec_id)
-        self._paths = [_source_path(table, field) for field in self._fields]
+        self._paths = [source_path(table.schema, field.source_id) for field in self._fields]
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         for position, (field, path) in enumerate(zip(self._fields, self._paths, strict=True)):
@@ -78,21 +62,22 @@ class Partitioner:
         return batch
 
 
-def _source_path(table: PortableTable, partition_field: PartitionField) -> tuple[str, ...]:
-    """Return the names from the root to the source; a name itself may contain dots."""
-    pending: list[tuple[NestedField, tuple[str, ...]]]
-    pending = [(field, (field.name,)) for field in table.schema.fields]
-    while pending:
-        field, names = pending.pop()
-        if field.field_id == partition_field.source_id:
-            return names
-        children: Sequence[NestedField] = getattr(field.type, "fields", ())
-        pending += [(child, (*names, child.name)) for child in children]
+def source_path(schema: StructType, field_id: int) -> tuple[str, ...]:
+    """Return the names from the root to a field inside structs; empty if there is none.
+
+    A name itself may contain dots.
+    """
+    for field in schema.fields:
+        if field.field_id == field_id:
+            return (field.name,)
+        inner = source_path(field.type, field_id) if isinstance(field.type, StructType) else ()
+        if inner:
+            return (field.name, *inner)
     return ()
 
 
 def _partition(field: PartitionField, path: Sequence[str], batch: pa.RecordBatch) -> pa.Array:
-    if field.source is None or isinstance(field.transform, Void):
+    if field.source is None or isinstance(field.transform, transforms.Void):
         return pa.nulls(batch.num_rows, pa.int32())
     column = batch.column(path[0])
     for name in path[1:]:
@@ -102,15 +87,15 @@ def _partition(field: PartitionField, path: Sequence[str], batch: pa.RecordBatch
     return transformed(field.transform, field.source.type, column)
 
 
-def transformed(transform: Transform, type_: Type, column: pa.Array) -> pa.Array:
+def transformed(transform: transforms.Transform, type_: Type, column: pa.Array) -> pa.Array:
     """Return the transformed values; nulls stay null."""
-    if isinstance(transform, Identity):
+    if isinstance(transform, transforms.Identity):
         return column
-    if isinstance(transform, Bucket):
+    if isinstance(transform, transforms.Bucket):
         return _buckets(transform.num_buckets, type_, column)
-    if isinstance(transform, Truncate):
+    if isinstance(transform, transforms.Truncate):
         return _truncated(transform.width, type_, column)
-    if isinstance(transform, Year | Month | Day | Hour):
+    if isinstance(transform, transforms.Year | transforms.Month | transforms.Day | transforms.Hour):
         return _times(transform, type_, column)
     raise BadRequest(f"the partition transform {transform} is not supported here")
 
@@ -123,7 +108,7 @@ def _numbers(type_: Type, column: pa.Array) -> tuple[Ints, Mask]:
 
     Times and timestamps are in microseconds, which is also what Iceberg hashes for nanoseconds.
     """
-    if type_.type_id in _TIMESTAMPS:
+    if type_.type_id in TIMESTAMPS:
         column = in_unit(column, "us").view(pa.int64())
     elif type_.type_id is TypeId.TIME:
         column = column.cast(pa.time64("us")).view(pa.int64())
@@ -134,14 +119,14 @@ def _numbers(type_: Type, column: pa.Array) -> tuple[Ints, Mask]:
     return values, nulls
 
 
-def _times(transform: Transform, type_: Type, column: pa.Array) -> pa.Array:
+def _times(transform: transforms.Transform, type_: Type, column: pa.Array) -> pa.Array:
     values, nulls = _numbers(type_, column)
-    if isinstance(transform, Hour):
+    if isinstance(transform, transforms.Hour):
         return _int_array(values // _MICROS_PER_HOUR, nulls)
     days = values if type_.type_id is TypeId.DATE else values // temporal.MICROS_PER_DAY
-    if isinstance(transform, Day):
+    if isinstance(transform, transforms.Day):
         return _int_array(days, nulls).view(pa.date32())
-    unit = "Y" if isinstance(transform, Year) else "M"
+    unit = "Y" if isinstance(transform, transforms.Year) else "M"
     since_1970 = days.astype("datetime64[D]").astype(f"datetime64[{unit}]").astype(np.int64)
     return _int_array(since_1970, nulls)
 
@@ -300,10 +285,10 @@ def python_value(type_: Type, scalar: pa.Scalar) -> Any:
     if pa.types.is_date32(scalar.type):
         return scalar.value
     if pa.types.is_timestamp(scalar.type):
-        if scalar.type.unit == "ns" and type_.type_id in _NANOS:
+        if scalar.type.unit == "ns" and type_.type_id in NANOS:
             return scalar.value
         micros = scalar.cast(pa.timestamp("us", scalar.type.tz)).value
-        return micros * temporal.NANOS_PER_MICRO if type_.type_id in _NANOS else micros
+        return micros * temporal.NANOS_PER_MICRO if type_.type_id in NANOS else micros
     return scalar.as_py()
 
 
@@ -330,7 +315,7 @@ def _shortened(text: str) -> str:
 def _text(field: PartitionField, value: Any) -> str:
     if value is None or field.result_type is None:
         return "null"
-    calendar = calendar_text(field.transform, value)
+    calendar = transforms.calendar_text(field.transform, value)
     if calendar is not None:
         return calendar
     try:

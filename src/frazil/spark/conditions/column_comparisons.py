@@ -9,13 +9,14 @@ result in an unknown way, the functions return None, which means any row.
 from __future__ import annotations
 
 import math
-import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, time, timedelta
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import Any, Final, TypeAlias
 from uuid import UUID
+
+import numpy as np
 
 from frazil.spark.conditions.sql_columns import FoundColumn
 from frazil.spark.conditions.sql_constants import (
@@ -210,8 +211,8 @@ def position_of(type_: Type, literal: Literal, zone: Zone) -> Position | None:
     return None if find is None else find(type_, literal, zone)
 
 
-def _boolean_position(_: Type, literal: Literal, __: Zone) -> Position | None:
-    return At(literal.value) if literal.kind is Kind.BOOLEAN else None
+def _same_kind(kind: Kind) -> Callable[[Type, Literal, Zone], Position | None]:
+    return lambda _, literal, __: At(literal.value) if literal.kind is kind else None
 
 
 def _integer_position(type_: Type, literal: Literal, _: Zone) -> Position | None:
@@ -262,20 +263,11 @@ def _among_floats(value: float) -> Position | None:
         return None
     if rounded == value:
         return At(rounded)
-    neighbour = _next_float(rounded, upwards=rounded < value)
-    if math.isinf(neighbour):
+    toward = np.float32(math.inf if rounded < value else -math.inf)
+    neighbor = float(np.nextafter(np.float32(rounded), toward))
+    if math.isinf(neighbor):
         return None
-    return Between(min(rounded, neighbour), max(rounded, neighbour))
-
-
-def _next_float(value: float, *, upwards: bool) -> float:
-    if value == 0:
-        smallest: float = struct.unpack("<f", struct.pack("<I", 1))[0]
-        return smallest if upwards else -smallest
-    (bits,) = struct.unpack("<I", struct.pack("<f", value))
-    away_from_zero = (value > 0) == upwards
-    (following,) = struct.unpack("<f", struct.pack("<I", bits + (1 if away_from_zero else -1)))
-    return float(following)
+    return Between(min(rounded, neighbor), max(rounded, neighbor))
 
 
 def _decimal_position(type_: Type, literal: Literal, _: Zone) -> Position | None:
@@ -295,10 +287,6 @@ def _decimal_position(type_: Type, literal: Literal, _: Zone) -> Position | None
         return At(below)
     # A neighbor may have one digit more than the type allows.
     return Between(below if below > -limit else None, above if above < limit else None)
-
-
-def _string_position(_: Type, literal: Literal, __: Zone) -> Position | None:
-    return At(literal.value) if literal.kind is Kind.STRING else None
 
 
 def _uuid_position(_: Type, literal: Literal, __: Zone) -> Position | None:
@@ -326,47 +314,35 @@ def _date_position(_: Type, literal: Literal, __: Zone) -> Position | None:
 
 
 def _instant_position(type_: Type, literal: Literal, zone: Zone) -> Position | None:
-    if literal.kind is Kind.INSTANT:
-        instant = literal.value
-    elif literal.kind is Kind.LOCAL:
-        instant = zone.instant(literal.value)
-    elif literal.kind is Kind.DATE:
-        instant = zone.instant(datetime.combine(literal.value, time()))
-    elif literal.kind is Kind.STRING:
-        instant = instant_of(literal.value, zone)
-    else:
-        return None
+    instant = literal.value
+    if literal.kind is not Kind.INSTANT:
+        instant = _moment(literal, zone.instant, lambda text: instant_of(text, zone))
     return None if instant is None else _timestamp_position(type_, instant)
 
 
 def _local_position(type_: Type, literal: Literal, zone: Zone) -> Position | None:
-    if literal.kind is Kind.INSTANT:
-        return _local_around(type_, literal.value, zone)
+    if literal.kind is not Kind.INSTANT:
+        timestamp = _moment(literal, lambda local: local, local_of)
+        return None if timestamp is None else _timestamp_position(type_, timestamp)
+    # Spark converts the column's local times to instants. If clocks change in this zone, the order
+    # of the two is not the same.
+    timestamp = zone.local(literal.value)
+    if timestamp is None or zone.is_fixed:
+        return None if timestamp is None else _timestamp_position(type_, timestamp)
+    return _around(timestamp, _MAX_CLOCK_CHANGE)
+
+
+def _moment(
+    literal: Literal,
+    of_local: Callable[[datetime], datetime | None],
+    of_text: Callable[[str], datetime | None],
+) -> datetime | None:
+    """Return a local time, the start of a date, or a text as the caller converts them."""
+    if literal.kind is Kind.DATE:
+        return of_local(datetime.combine(literal.value, time()))
     if literal.kind is Kind.LOCAL:
-        timestamp = literal.value
-    elif literal.kind is Kind.DATE:
-        timestamp = datetime.combine(literal.value, time())
-    elif literal.kind is Kind.STRING:
-        timestamp = local_of(literal.value)
-    else:
-        return None
-    return None if timestamp is None else _timestamp_position(type_, timestamp)
-
-
-def _local_around(type_: Type, instant: datetime, zone: Zone) -> Position | None:
-    """Return the range of an instant among local times.
-
-    Spark converts the column's local times to instants. If clocks change in this zone, the order of
-    the two is not the same.
-    """
-    timestamp = zone.local(instant)
-    if timestamp is None:
-        return None
-    return (
-        _timestamp_position(type_, timestamp)
-        if zone.is_fixed
-        else _around(timestamp, _MAX_CLOCK_CHANGE)
-    )
+        return of_local(literal.value)
+    return of_text(literal.value) if literal.kind is Kind.STRING else None
 
 
 def _timestamp_position(type_: Type, timestamp: datetime) -> Position | None:
@@ -384,13 +360,12 @@ def _around(timestamp: datetime, by: timedelta) -> Position | None:
 
 
 _POSITIONS: Final[dict[TypeId, Callable[[Type, Literal, Zone], Position | None]]] = {
-    TypeId.BOOLEAN: _boolean_position,
+    TypeId.BOOLEAN: _same_kind(Kind.BOOLEAN),
     TypeId.INT: _integer_position,
     TypeId.LONG: _integer_position,
-    TypeId.FLOAT: _float_position,
-    TypeId.DOUBLE: _float_position,
+    **dict.fromkeys(FLOATS, _float_position),
     TypeId.DECIMAL: _decimal_position,
-    TypeId.STRING: _string_position,
+    TypeId.STRING: _same_kind(Kind.STRING),
     TypeId.UUID: _uuid_position,
     TypeId.BINARY: _binary_position,
     TypeId.FIXED: _binary_position,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -121,12 +122,9 @@ class ColumnNames:
         return name if self.case_sensitive else name.lower()
 
     @cached_property
-    def _dotted_counts(self) -> dict[str, int]:
+    def _dotted_counts(self) -> Counter[str]:
         """Return the number of columns by name: `a.b` may be a column and a field of struct a."""
-        counts: dict[str, int] = {}
-        for column in columns_of(self.schema):
-            counts[column.name] = counts.get(column.name, 0) + 1
-        return counts
+        return Counter(column.name for column in columns_of(self.schema))
 
 
 # --- names in a tree ------------------------------------------------------------------------------

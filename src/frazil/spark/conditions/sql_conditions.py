@@ -99,7 +99,7 @@ def filter_of(
         condition,
         schema or table.schema,
         alias=alias,
-        case_sensitive=is_case_sensitive(context),
+        case_sensitive=names_of(context.spark).case_sensitive,
         time_zone=context.time_zone,
     )
 
@@ -117,11 +117,6 @@ def exact_filter(context: Context, table: Table, condition: Condition) -> Expres
             "with constants, IN, BETWEEN, LIKE 'prefix%', IS NULL, AND, OR and NOT, as text"
         )
     return converted.expression
-
-
-def is_case_sensitive(context: Context) -> bool:
-    """Return whether the session compares names case-sensitively."""
-    return names_of(context.spark).case_sensitive
 
 
 def needed_columns(
@@ -352,19 +347,11 @@ def _constant(
 
 def _both(left: Converted, right: Converted) -> Converted:
     expression = all_of(left.expression, right.expression)
-    exact = any(_is_none(part) for part in (left, right)) or (left.exact and right.exact)
-    return Converted(expression, exact)
+    is_none = any(isinstance(part.expression, AlwaysFalse) for part in (left, right))
+    return Converted(expression, is_none or (left.exact and right.exact))
 
 
 def _either(left: Converted, right: Converted) -> Converted:
     expression = any_of(left.expression, right.expression)
-    exact = any(_is_all(part) for part in (left, right)) or (left.exact and right.exact)
-    return Converted(expression, exact)
-
-
-def _is_none(part: Converted) -> bool:
-    return isinstance(part.expression, AlwaysFalse)
-
-
-def _is_all(part: Converted) -> bool:
-    return part.exact and isinstance(part.expression, AlwaysTrue)
+    is_all = any(part.exact and isinstance(part.expression, AlwaysTrue) for part in (left, right))
+    return Converted(expression, is_all or (left.exact and right.exact))

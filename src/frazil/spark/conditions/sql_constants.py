@@ -99,20 +99,16 @@ class Zone:
         if the instant is out of range or the zone unknown.
         """
         info = self.info
-        if info is None:
-            return None
         try:
-            return local.replace(tzinfo=info).astimezone(UTC)
+            return None if info is None else local.replace(tzinfo=info).astimezone(UTC)
         except OverflowError:
             return None
 
     def local(self, instant: datetime) -> datetime | None:
         """Convert an instant to a local time; None if unknown."""
         info = self.info
-        if info is None:
-            return None
         try:
-            return instant.astimezone(info).replace(tzinfo=None)
+            return None if info is None else instant.astimezone(info).replace(tzinfo=None)
         except OverflowError:
             return None
 
@@ -126,7 +122,9 @@ def literal_of(node: exp.Expression, zone: Zone) -> Literal | None:
     if isinstance(node, exp.Boolean):
         return Literal(Kind.BOOLEAN, bool(node.this))
     if isinstance(node, exp.Neg):
-        return _negated(literal_of(node.this, zone))
+        inner = literal_of(node.this, zone)
+        is_number = inner is not None and inner.kind in NUMBERS
+        return Literal(inner.kind, -inner.value) if inner and is_number else None
     if isinstance(node, exp.HexString):
         return _binary(str(node.this))
     if isinstance(node, exp.Cast):
@@ -141,14 +139,11 @@ def _number(text: str) -> Literal | None:
         return Literal(Kind.INTEGER, int(text))
     if _DECIMAL.fullmatch(text) and text != ".":
         value = Decimal(text)
-        return Literal(Kind.DECIMAL, value) if _fits_decimal(value) else None
+        fits = max(len(value.as_tuple().digits), scale_of(value)) <= _MAX_DIGITS
+        return Literal(Kind.DECIMAL, value) if fits else None
     if _DOUBLE.fullmatch(text):
         return _double(float(text))
     return None
-
-
-def _fits_decimal(value: Decimal) -> bool:
-    return max(len(value.as_tuple().digits), scale_of(value)) <= _MAX_DIGITS
 
 
 def scale_of(value: Decimal) -> int:
@@ -161,12 +156,6 @@ def scale_of(value: Decimal) -> int:
 def _double(value: float) -> Literal | None:
     finite = value == value and abs(value) != float("inf")
     return Literal(Kind.DOUBLE, value) if finite else None
-
-
-def _negated(literal: Literal | None) -> Literal | None:
-    if literal is None or literal.kind not in NUMBERS:
-        return None
-    return Literal(literal.kind, -literal.value)
 
 
 def _binary(digits: str) -> Literal | None:
@@ -187,7 +176,8 @@ def _cast(node: exp.Cast, zone: Zone) -> Literal | None:
     if inner.kind is Kind.NULL:
         return inner
     if to in _INT_BITS:
-        return _as_integer(inner, _INT_BITS[to])
+        limit = 1 << _INT_BITS[to] - 1
+        return inner if inner.kind is Kind.INTEGER and -limit <= inner.value < limit else None
     if to is exp.DataType.Type.DOUBLE and inner.kind in NUMBERS:
         return _double(float(inner.value))
     if to is exp.DataType.Type.FLOAT and inner.kind in NUMBERS:
@@ -197,21 +187,15 @@ def _cast(node: exp.Cast, zone: Zone) -> Literal | None:
     if inner.kind is not Kind.STRING:
         return None
     if to is exp.DataType.Type.DATE:
-        day = date_of(inner.value)
-        return None if day is None else Literal(Kind.DATE, day)
+        return _known(Kind.DATE, date_of(inner.value))
     if to in _INSTANTS:
-        instant = instant_of(inner.value, zone)
-        return None if instant is None else Literal(Kind.INSTANT, instant)
-    if to is exp.DataType.Type.TIMESTAMPNTZ:
-        local = local_of(inner.value)
-        return None if local is None else Literal(Kind.LOCAL, local)
-    return None
+        return _known(Kind.INSTANT, instant_of(inner.value, zone))
+    is_local = to is exp.DataType.Type.TIMESTAMPNTZ
+    return _known(Kind.LOCAL, local_of(inner.value)) if is_local else None
 
 
-def _as_integer(inner: Literal, bits: int) -> Literal | None:
-    if inner.kind is not Kind.INTEGER or not -(1 << bits - 1) <= inner.value < 1 << bits - 1:
-        return None
-    return inner
+def _known(kind: Kind, value: Any) -> Literal | None:
+    return None if value is None else Literal(kind, value)
 
 
 def _as_float(value: float) -> Literal | None:

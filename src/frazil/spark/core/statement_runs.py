@@ -18,13 +18,13 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, TypeVar, cast
 
+from frazil.client.catalog_client import Client
 from frazil.client.declare.client_table import Table
 from frazil.client.declare.table_verbs import Commit
 from frazil.spark.core.context import LOGGER, Context
 from frazil.spark.core.jvm_errors import repeated, translated
-from frazil.spark.core.view_check import load_target
 from frazil.spark.core.write_audit import audit_of
-from frazil.wire.errors import CommitFailed, ValidationError
+from frazil.wire.errors import BadRequest, CommitFailed, NoSuchTable, ValidationError
 from frazil.wire.file_actions import MAIN
 from frazil.wire.identifiers import Identifier
 
@@ -44,8 +44,20 @@ class Target:
         return str(self.identifier)
 
     def load(self, context: Context) -> Table:
-        """Load the table as it is now, or return the pinned one."""
-        return load_target(context.client, self.identifier) if self.pinned is None else self.pinned
+        """Load the table as it is now, or return the pinned one; raise BadRequest for a view."""
+        if self.pinned is not None:
+            return self.pinned
+        try:
+            return context.client.load_table(self.identifier)
+        except NoSuchTable:
+            refuse_view(context.client, self.identifier, "write to the tables that it reads")
+            raise
+
+
+def refuse_view(client: Client, identifier: Identifier, advice: str) -> None:
+    """Raise BadRequest if the catalog has a view of this name."""
+    if client.view_exists(identifier):
+        raise BadRequest(f"{identifier} is a view: {advice}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,25 +8,29 @@ from functools import partial
 from itertools import chain
 from typing import Final
 
+import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from frazil.datafiles.arrow.array_conversion import constant
 from frazil.datafiles.arrow.arrow_types import arrow_schema
-from frazil.datafiles.arrow.leaf_conversion import constant
-from frazil.datafiles.arrow.spark_batches import to_spark
 from frazil.datafiles.portable_table import PortableTable
+from frazil.datafiles.reading.deletes_reader import positions_by_file
 from frazil.datafiles.reading.file_storage import Storage
-from frazil.datafiles.reading.scan_tasks import ScanTask
-from frazil.datafiles.reading.task_reader import read_task
+from frazil.datafiles.reading.row_positions import position_array
 from frazil.datafiles.writing.data_file_writer import ArrowFileWriter
 from frazil.datafiles.writing.write_properties import FileOptions
-from frazil.spark.executor.worker_tasks import ArrowTask, arrow_task, task_name
+from frazil.spark.executor.worker_tasks import ArrowTask, arrow_task, keep_archives, task_name
 from frazil.values.types import StructType, TypeId
+from frazil.wire.scan_planning import PlannedDeleteFile
 
 PARQUET_SUFFIX: Final = ".parquet"
 STAGING_CODEC: Final = "snappy"
 """Staged files are read once or twice and then removed: a better codec does not pay."""
 _ROW_GROUP_BYTES: Final = 32 << 20
+DELETE_FILE: Final = "file"
+"""The column of an item that has the delete file as JSON; the others are the same for its rows."""
 
 
 # --- files of a table -----------------------------------------------------------------------------
@@ -68,20 +72,6 @@ def write_task(
 
 
 @dataclass(frozen=True)
-class ScanReading:
-    """Reads scan tasks, given as JSON, in the types that Spark expects."""
-
-    facts: PortableTable
-    storage: Storage
-    columns: StructType
-
-    def batches(self, tasks: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
-        for task in tasks:
-            for rows in read_task(ScanTask.from_json(task), self.facts, self.storage, self.columns):
-                yield to_spark(rows, self.columns)
-
-
-@dataclass(frozen=True)
 class Conform:
     """Turns batches of a frame into batches with the table's columns."""
 
@@ -101,6 +91,40 @@ class Conform:
             else:
                 columns.append(batch.column(position))
         return pa.RecordBatch.from_arrays(columns, names=names)
+
+
+@dataclass(frozen=True)
+class DeleteRows:
+    """Reads files of position deletes, for the table `position_deletes`.
+
+    Each item is a stream of Arrow with one row for a file.
+    """
+
+    schema: pa.Schema
+    storage: Storage
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        keep_archives()
+        for batch in batches:
+            for item in batch.column(0).to_pylist():
+                yield from self._rows(pa.ipc.open_stream(item).read_next_batch())
+
+    def _rows(self, item: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        file = msgspec.json.decode(item.column(DELETE_FILE)[0].as_py(), type=PlannedDeleteFile)
+        for path, positions in positions_by_file(file, self.storage).items():
+            array = position_array(positions)
+            rows = len(array)
+            own = {
+                "file_path": pa.repeat(pa.scalar(path), rows),
+                "pos": pa.array(array, pa.int64()),
+                "row": pa.nulls(rows, self.schema.field("row").type),
+            }
+            first = pa.array(np.zeros(rows, np.int64))
+            columns = [
+                own[name] if name in own else item.column(name).take(first)
+                for name in self.schema.names
+            ]
+            yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
 
 # --- staged frames --------------------------------------------------------------------------------

@@ -4,57 +4,175 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final
+from uuid import UUID
 
 import pyarrow as pa
 
-from frazil.client.declare.client_table import Snapshot
-from frazil.spark.inspection.shown_types import ShownTypes, arrow_type, shown_bound
+from frazil.client.declare.client_table import Snapshot, Table
+from frazil.datafiles.arrow.arrow_types import spark_arrow_schema
 from frazil.spark.inspection.table_manifests import (
     FileEntry,
     ListedFile,
     TableManifests,
     partition_text,
 )
-from frazil.values.single_value import from_binary
-from frazil.values.types import SchemaField, TypeId
+from frazil.spark.schema.spark_types import NANOS, spark_type
+from frazil.values import types
+from frazil.values.single_value import InvalidValue, from_binary, to_json
+from frazil.values.transforms import Transform, Void, parse_transform
+from frazil.wire.errors import BadRequest
 
 DATA_FILES: Final = frozenset({0})
 DELETE_FILES: Final = frozenset({1, 2})
 _ALL: Final = DATA_FILES | DELETE_FILES
 _POSITION_DELETES: Final = 1
-_TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
+_WITHOUT_BOUNDS: Final = frozenset(
+    {types.TypeId.VARIANT, types.TypeId.GEOMETRY, types.TypeId.GEOGRAPHY, types.TypeId.UNKNOWN}
+)
 
 
-def _map(value: pa.DataType) -> pa.DataType:
-    return pa.map_(pa.int32(), pa.field("value", value, nullable=False))
-
-
-def _list(value: pa.DataType) -> pa.DataType:
-    return pa.list_(pa.field("element", value, nullable=False))
-
-
-_COUNTS: Final = _map(pa.int64())
-_BOUNDS: Final = _map(pa.binary())
-_FILE_MAPS: Final = {
-    "column_sizes": _COUNTS,
-    "value_counts": _COUNTS,
-    "null_value_counts": _COUNTS,
-    "nan_value_counts": _COUNTS,
-    "lower_bounds": _BOUNDS,
-    "upper_bounds": _BOUNDS,
+_TYPES: Final = {
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "counts": pa.map_(pa.int32(), pa.field("value", pa.int64(), nullable=False)),
+    "bounds": pa.map_(pa.int32(), pa.field("value", pa.binary(), nullable=False)),
+    "texts": pa.map_(pa.string(), pa.field("value", pa.string(), nullable=False)),
+    "ints": pa.list_(pa.field("element", pa.int32(), nullable=False)),
+    "longs": pa.list_(pa.field("element", pa.int64(), nullable=False)),
 }
-_FILE_REST: Final = {
-    "key_metadata": pa.binary(),
-    "split_offsets": _list(pa.int64()),
-    "equality_ids": _list(pa.int32()),
-    "sort_order_id": pa.int32(),
-}
-_FILE_REFERENCES: Final = {
-    "referenced_data_file": pa.string(),
-    "content_offset": pa.int64(),
-    "content_size_in_bytes": pa.int64(),
-}
+
+
+def columns(text: str) -> list[pa.Field]:
+    """Return the columns of a text such as `id long!, parent long`; `!` marks required ones."""
+    pairs = [column.split() for column in text.split(",")]
+    return [
+        pa.field(name, _TYPES[kind.rstrip("!")], nullable=not kind.endswith("!"))
+        for name, kind in pairs
+    ]
+
+
+_FILE_BEGIN: Final = columns("content int, file_path string!, file_format string!, spec_id int")
+_FILE_END: Final = columns(
+    "record_count long!, file_size_in_bytes long!, column_sizes counts, value_counts counts, "
+    "null_value_counts counts, nan_value_counts counts, lower_bounds bounds, upper_bounds bounds, "
+    "key_metadata binary, split_offsets longs, equality_ids ints, sort_order_id int, "
+    "first_row_id long, referenced_data_file string, content_offset long, "
+    "content_size_in_bytes long"
+)
+_FILE_MAPS: Final = [field.name for field in _FILE_END if pa.types.is_map(field.type)]
+_ENTRY: Final = columns(
+    "status int!, snapshot_id long, sequence_number long, file_sequence_number long"
+)
+_PARTITION_COUNTS: Final = columns(
+    "record_count long!, file_count int!, total_data_file_size_in_bytes long!, "
+    "position_delete_record_count long!, position_delete_file_count int!, "
+    "equality_delete_record_count long!, equality_delete_file_count int!"
+)
+_UPDATED: Final = columns("last_updated_at timestamp, last_updated_snapshot_id long")
+_METRICS: Final = columns(
+    "column_size long, value_count long, null_value_count long, nan_value_count long"
+)
+_SUMMARY: Final = columns(
+    "contains_null boolean!, contains_nan boolean, lower_bound string, upper_bound string"
+)
+_SUMMARIES: Final = pa.list_(pa.field("element", pa.struct(_SUMMARY), nullable=False))
+_MANIFEST: Final = columns(
+    "content int!, path string!, length long!, partition_spec_id int!, added_snapshot_id long!, "
+    "added_data_files_count int!, existing_data_files_count int!, deleted_data_files_count int!, "
+    "added_delete_files_count int!, existing_delete_files_count int!, "
+    "deleted_delete_files_count int!"
+)
+_OPTIONAL_IN_ALL: Final = frozenset(
+    {"partition_spec_id", "added_snapshot_id"}
+    | {f"{status}_data_files_count" for status in ("added", "existing", "deleted")}
+)
+"""Columns of `manifests` that are optional in `all_manifests`."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartField:
+    """A field of partition tuples."""
+
+    field_id: int
+    name: str
+    transform: Transform
+    type: types.Type
+
+
+@dataclass(frozen=True)
+class ShownTypes:
+    """The types of one table."""
+
+    table: Table
+
+    @cached_property
+    def columns(self) -> Mapping[int, types.SchemaField]:
+        """The columns and nested fields of the schema."""
+        return types.fields_by_id(self.table.schema)
+
+    @cached_property
+    def specs(self) -> Mapping[int, tuple[PartField, ...]]:
+        """The fields of each partition spec."""
+        return {
+            int(spec["spec-id"]): tuple(self._part(part) for part in spec["fields"])
+            for spec in self.table.metadata["partition-specs"]
+        }
+
+    @cached_property
+    def partition(self) -> tuple[PartField, ...]:
+        """The partition fields of all specs, like Java's `Partitioning.partitionType`.
+
+        Fields of dropped columns are left out. Names are the newest ones.
+        """
+        united: dict[int, PartField] = {}
+        for spec_id in sorted(self.specs, reverse=True):
+            for part in self.specs[spec_id]:
+                known = united.get(part.field_id)
+                if known is None:
+                    united[part.field_id] = part
+                elif isinstance(known.transform, Void):
+                    # A table of version 1 keeps dropped fields, whose values are null since.
+                    united[part.field_id] = PartField(
+                        part.field_id, known.name, part.transform, part.type
+                    )
+        return tuple(
+            united[field_id]
+            for field_id in sorted(united)
+            if united[field_id].type.type_id is not types.TypeId.UNKNOWN
+        )
+
+    @cached_property
+    def partition_type(self) -> pa.DataType:
+        return pa.struct([pa.field(part.name, arrow_type(part.type)) for part in self.partition])
+
+    def partition_row(self, values: Mapping[int, Any]) -> dict[str, Any]:
+        """Return a partition's row from its internal values by field id."""
+        return {part.name: shown(part.type, values.get(part.field_id)) for part in self.partition}
+
+    @cached_property
+    def leaves(self) -> tuple[types.SchemaField, ...]:
+        """The columns that have readable metrics, by their names."""
+        leaves = (
+            column
+            for column in self.columns.values()
+            if column.field.type.is_primitive and column.field.type.type_id not in _WITHOUT_BOUNDS
+        )
+        return tuple(sorted(leaves, key=lambda column: column.name))
+
+    def _part(self, part: Mapping[str, Any]) -> PartField:
+        source_id = part.get("source-id")
+        if source_id is None:
+            source_id = part["source-ids"][0]
+        transform = parse_transform(part["transform"])
+        source = self.columns.get(source_id)
+        type_ = types.UNKNOWN if source is None else transform.result_type(source.field.type)
+        return PartField(int(part["field-id"]), part["name"], transform, type_)
 
 
 @dataclass(frozen=True)
@@ -79,26 +197,14 @@ class FileTables:
         """Return all entries of the manifests."""
         rows = [
             {
-                "status": entry.status,
-                "snapshot_id": entry.snapshot_id,
-                "sequence_number": entry.sequence_number,
-                "file_sequence_number": entry.file_sequence_number,
+                **{field.name: getattr(entry, field.name) for field in _ENTRY},
                 "data_file": self._file(entry),
                 "readable_metrics": self._metrics(entry),
             }
             for entry in self.manifests.entries(listed)
         ]
-        schema = pa.schema(
-            [
-                pa.field("status", pa.int32(), nullable=False),
-                pa.field("snapshot_id", pa.int64()),
-                pa.field("sequence_number", pa.int64()),
-                pa.field("file_sequence_number", pa.int64()),
-                pa.field("data_file", pa.struct(self._file_fields), nullable=False),
-                self._metrics_field,
-            ]
-        )
-        return pa.Table.from_pylist(rows, schema)
+        data_file = pa.field("data_file", pa.struct(self._file_fields), nullable=False)
+        return pa.Table.from_pylist(rows, pa.schema([*_ENTRY, data_file, self._metrics_field]))
 
     def entries_of(
         self, listed: Iterable[ListedFile], contents: frozenset[int] = _ALL
@@ -107,20 +213,9 @@ class FileTables:
         wanted = [item for item in listed if item.is_data in {kind == 0 for kind in contents}]
         return self.manifests.entries(wanted)
 
-    @property
+    @cached_property
     def _file_fields(self) -> list[pa.Field]:
-        return [
-            pa.field("content", pa.int32()),
-            pa.field("file_path", pa.string(), nullable=False),
-            pa.field("file_format", pa.string(), nullable=False),
-            pa.field("spec_id", pa.int32()),
-            *self.partition_fields,
-            pa.field("record_count", pa.int64(), nullable=False),
-            pa.field("file_size_in_bytes", pa.int64(), nullable=False),
-            *(pa.field(name, type_) for name, type_ in {**_FILE_MAPS, **_FILE_REST}.items()),
-            pa.field("first_row_id", pa.int64()),
-            *(pa.field(name, type_) for name, type_ in _FILE_REFERENCES.items()),
-        ]
+        return [*_FILE_BEGIN, *self.partition_fields, *_FILE_END]
 
     @property
     def partition_fields(self) -> list[pa.Field]:
@@ -131,26 +226,23 @@ class FileTables:
 
     def _file(self, entry: FileEntry) -> dict[str, Any]:
         file: Any = entry.file
-        maps = {name: getattr(file, name) for name in _FILE_MAPS}
-        return {
-            "content": file.content,
-            "file_path": file.file_path,
+        row: dict[str, Any] = {
+            field.name: getattr(file, field.name, None) for field in self._file_fields
+        }
+        row |= {name: None if row[name] is None else list(row[name].items()) for name in _FILE_MAPS}
+        return row | {
             "file_format": file.file_format.upper(),
             "spec_id": entry.spec_id,
             "partition": self.types.partition_row(entry.partition),
-            "record_count": file.record_count,
-            "file_size_in_bytes": file.file_size_in_bytes,
-            **{name: None if map_ is None else list(map_.items()) for name, map_ in maps.items()},
-            **{name: getattr(file, name, None) for name in (*_FILE_REST, *_FILE_REFERENCES)},
             "first_row_id": entry.first_row_id,
         }
 
     # --- readable metrics -------------------------------------------------------------------------
 
-    @property
+    @cached_property
     def _metrics_field(self) -> pa.Field:
-        columns = [pa.field(leaf.name, _metrics_type(leaf)) for leaf in self.types.leaves]
-        return pa.field("readable_metrics", pa.struct(columns))
+        metrics = [pa.field(leaf.name, _metrics_type(leaf)) for leaf in self.types.leaves]
+        return pa.field("readable_metrics", pa.struct(metrics))
 
     def _metrics(self, entry: FileEntry) -> dict[str, Any]:
         return {leaf.name: _leaf_metrics(leaf, entry.file) for leaf in self.types.leaves}
@@ -169,25 +261,17 @@ class FileTables:
                 sums.add(entry, snapshots.get(entry.snapshot_id or 0))
         rows = []
         for sums in groups.values():
-            counts = dict(zip(_PARTITION_COUNTS, sums.counts, strict=True))
+            counts = zip(_PARTITION_COUNTS, sums.counts, strict=True)
             row = {
                 "partition": self.types.partition_row(sums.first.partition),
                 "spec_id": sums.spec_id,
-                **counts,
+                **{field.name: count for field, count in counts},
                 "last_updated_at": sums.updated_ms and sums.updated_ms * 1000,
                 "last_updated_snapshot_id": sums.snapshot_id,
             }
             rows.append(row)
-        fields = [
-            *self.partition_fields,
-            *([pa.field("spec_id", pa.int32(), nullable=False)] if self.types.partition else []),
-            *(
-                pa.field(name, pa.int32() if "file_count" in name else pa.int64(), nullable=False)
-                for name in _PARTITION_COUNTS
-            ),
-            pa.field("last_updated_at", _TIMESTAMP),
-            pa.field("last_updated_snapshot_id", pa.int64()),
-        ]
+        spec_id = columns("spec_id int!") if self.types.partition else []
+        fields = [*self.partition_fields, *spec_id, *_PARTITION_COUNTS, *_UPDATED]
         return pa.Table.from_pylist(rows, pa.schema(fields))
 
     # --- manifests --------------------------------------------------------------------------------
@@ -195,7 +279,8 @@ class FileTables:
     def listed_manifests(self, listed: Sequence[ListedFile]) -> pa.Table:
         """Return the manifests of one snapshot."""
         rows = [self._manifest(item) for item in listed]
-        return pa.Table.from_pylist(rows, pa.schema(_manifest_fields(required=True)))
+        summaries = pa.field("partition_summaries", _SUMMARIES, nullable=False)
+        return pa.Table.from_pylist(rows, pa.schema([*_MANIFEST, summaries]))
 
     def all_manifests(self, lists: Iterable[tuple[Snapshot, Sequence[ListedFile]]]) -> pa.Table:
         """Return the manifests of each snapshot."""
@@ -205,9 +290,9 @@ class FileTables:
             for item in listed
         ]
         fields = [
-            *_manifest_fields(required=False),
-            pa.field("reference_snapshot_id", pa.int64(), nullable=False),
-            pa.field("key_metadata", pa.binary()),
+            *(field.with_nullable(field.name in _OPTIONAL_IN_ALL) for field in _MANIFEST),
+            pa.field("partition_summaries", _SUMMARIES),
+            *columns("reference_snapshot_id long!, key_metadata binary"),
         ]
         return pa.Table.from_pylist(rows, pa.schema(fields))
 
@@ -234,7 +319,7 @@ class FileTables:
             bounds = {}
             for name in ("lower_bound", "upper_bound"):
                 bound = getattr(summary, name)
-                if bound is not None and part.type.type_id is not TypeId.UNKNOWN:
+                if bound is not None and part.type.type_id is not types.TypeId.UNKNOWN:
                     bound = from_binary(part.type, bound)
                 bounds[name] = partition_text(part.transform, part.type, bound)
             summaries.append(
@@ -250,19 +335,12 @@ class FileTables:
 # --- parts of rows --------------------------------------------------------------------------------
 
 
-def _metrics_type(leaf: SchemaField) -> pa.DataType:
+def _metrics_type(leaf: types.SchemaField) -> pa.DataType:
     bound = arrow_type(leaf.field.type)
-    counts = ("column_size", "value_count", "null_value_count", "nan_value_count")
-    return pa.struct(
-        [
-            *(pa.field(name, pa.int64()) for name in counts),
-            pa.field("lower_bound", bound),
-            pa.field("upper_bound", bound),
-        ]
-    )
+    return pa.struct([*_METRICS, pa.field("lower_bound", bound), pa.field("upper_bound", bound)])
 
 
-def _leaf_metrics(leaf: SchemaField, file: Any) -> dict[str, Any]:
+def _leaf_metrics(leaf: types.SchemaField, file: Any) -> dict[str, Any]:
     field_id, type_ = leaf.field.field_id, leaf.field.type
 
     def metric(name: str) -> Any:
@@ -270,24 +348,10 @@ def _leaf_metrics(leaf: SchemaField, file: Any) -> dict[str, Any]:
         return None if values is None else values.get(field_id)
 
     return {
-        "column_size": metric("column_sizes"),
-        "value_count": metric("value_counts"),
-        "null_value_count": metric("null_value_counts"),
-        "nan_value_count": metric("nan_value_counts"),
+        **{count.name: metric(f"{count.name}s") for count in _METRICS},
         "lower_bound": shown_bound(type_, metric("lower_bounds")),
         "upper_bound": shown_bound(type_, metric("upper_bounds")),
     }
-
-
-_PARTITION_COUNTS: Final = (
-    "record_count",
-    "file_count",
-    "total_data_file_size_in_bytes",
-    "position_delete_record_count",
-    "position_delete_file_count",
-    "equality_delete_record_count",
-    "equality_delete_file_count",
-)
 
 
 @dataclass
@@ -314,28 +378,41 @@ class _PartitionSums:
             self.counts[at + offset] += value
 
 
-def _manifest_fields(*, required: bool) -> list[pa.Field]:
-    summary = pa.struct(
-        [
-            pa.field("contains_null", pa.bool_(), nullable=False),
-            pa.field("contains_nan", pa.bool_()),
-            pa.field("lower_bound", pa.string()),
-            pa.field("upper_bound", pa.string()),
-        ]
+# --- types and values -----------------------------------------------------------------------------
+
+
+def arrow_type(type_: types.Type) -> pa.DataType:
+    """Return the Arrow type for Spark; text for types that this Spark does not have."""
+    kind = type_ if _is_spark_type(type_) else types.STRING
+    return (
+        spark_arrow_schema(types.StructType((types.NestedField(1, "value", kind, False),)))
+        .field(0)
+        .type
     )
-    return [
-        pa.field("content", pa.int32(), nullable=False),
-        pa.field("path", pa.string(), nullable=False),
-        pa.field("length", pa.int64(), nullable=False),
-        pa.field("partition_spec_id", pa.int32(), nullable=not required),
-        pa.field("added_snapshot_id", pa.int64(), nullable=not required),
-        *(
-            pa.field(f"{status}_data_files_count", pa.int32(), nullable=not required)
-            for status in ("added", "existing", "deleted")
-        ),
-        *(
-            pa.field(f"{status}_delete_files_count", pa.int32(), nullable=False)
-            for status in ("added", "existing", "deleted")
-        ),
-        pa.field("partition_summaries", _list(summary), nullable=not required),
-    ]
+
+
+def shown(type_: types.Type, value: Any) -> Any:
+    """Return an internal value as pyarrow takes it for `arrow_type`."""
+    if value is None:
+        return None
+    if type_.type_id in NANOS:
+        return value // 1000
+    if isinstance(value, UUID):
+        return str(value)
+    return value if _is_spark_type(type_) else str(to_json(type_, value))
+
+
+def shown_bound(type_: types.Type, bound: bytes | None) -> Any:
+    """Return a lower or upper bound; None if it cannot be decoded."""
+    try:
+        return None if bound is None else shown(type_, from_binary(type_, bound))
+    except InvalidValue:
+        return None
+
+
+def _is_spark_type(type_: types.Type) -> bool:
+    try:
+        spark_type(type_)
+    except BadRequest:
+        return False
+    return True

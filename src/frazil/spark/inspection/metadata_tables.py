@@ -7,7 +7,7 @@ snapshot that was chosen before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -21,17 +21,20 @@ from frazil.datafiles.arrow.arrow_types import spark_arrow_schema
 from frazil.datafiles.reading.file_storage import storage_of
 from frazil.spark.core.context import LOGGER, Context, dealt_out
 from frazil.spark.core.name_matching import quoted
-from frazil.spark.executor.delete_rows import FILE, DeleteRows
-from frazil.spark.inspection.file_tables import DATA_FILES, DELETE_FILES, FileTables
-from frazil.spark.inspection.shown_types import ShownTypes
+from frazil.spark.executor.file_tasks import DELETE_FILE, DeleteRows
+from frazil.spark.inspection.file_tables import (
+    DATA_FILES,
+    DELETE_FILES,
+    FileTables,
+    ShownTypes,
+    columns,
+)
 from frazil.spark.inspection.table_manifests import ListedFile, TableManifests
 from frazil.spark.reading import jar_reader
 from frazil.wire.errors import BadRequest
 from frazil.wire.file_actions import MAIN
 from frazil.wire.scan_planning import PlannedDeleteFile
 
-_TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
-_SUMMARY: Final = pa.map_(pa.string(), pa.field("value", pa.string(), nullable=False))
 _POSITION_DELETES: Final = 1
 _VECTORS_MIN_VERSION: Final = 3
 _MAX_TASKS: Final = 64
@@ -48,7 +51,7 @@ def metadata_frame(
         return _frame(context, make(table))
     if name in OF_SNAPSHOT and snapshot_id is None:
         snapshot_id = table.head()
-    reason = _why_not_jar(context, table)
+    reason = jar_reader.why_own(context, table, table.schema, table.schema)
     if reason is None:
         reader = context.spark.read
         if snapshot_id is not None:
@@ -56,15 +59,6 @@ def metadata_frame(
         return reader.table(f"{jar_reader.full_name(context, table)}.{quoted(name)}")
     LOGGER.debug("%s.%s: manifests are read by Frazil: %s", table, name, reason)
     return _own_frame(context, table, name, snapshot_id)
-
-
-def _why_not_jar(context: Context, table: Table) -> str | None:
-    if context.settings.reader == "own":
-        return "as requested"
-    reason = jar_reader.why_not(context, table, table.schema, table.schema)
-    if context.settings.reader == "jar":
-        jar_reader.check_forced(reason, table)
-    return reason
 
 
 def _frame(context: Context, rows: pa.Table) -> DataFrame:
@@ -82,25 +76,20 @@ def _spark_schema(schema: pa.Schema) -> SparkStruct:
 
 
 def _snapshots(table: Table) -> pa.Table:
-    rows = [
-        {
-            "committed_at": snapshot.timestamp_ms * 1000,
-            "snapshot_id": snapshot.snapshot_id,
-            "parent_id": snapshot.parent_snapshot_id,
-            "operation": snapshot.operation,
-            "manifest_list": snapshot.manifest_list,
-            "summary": [item for item in snapshot.summary.items() if item[0] != "operation"],
-        }
-        for snapshot in table.snapshots
-    ]
     return _table(
-        rows,
-        pa.field("committed_at", _TIMESTAMP, nullable=False),
-        pa.field("snapshot_id", pa.int64(), nullable=False),
-        pa.field("parent_id", pa.int64()),
-        pa.field("operation", pa.string()),
-        pa.field("manifest_list", pa.string()),
-        pa.field("summary", _SUMMARY),
+        "committed_at timestamp!, snapshot_id long!, parent_id long, operation string, "
+        "manifest_list string, summary texts",
+        (
+            (
+                snapshot.timestamp_ms * 1000,
+                snapshot.snapshot_id,
+                snapshot.parent_snapshot_id,
+                snapshot.operation,
+                snapshot.manifest_list,
+                [item for item in snapshot.summary.items() if item[0] != "operation"],
+            )
+            for snapshot in table.snapshots
+        ),
     )
 
 
@@ -108,44 +97,37 @@ def _history(table: Table) -> pa.Table:
     parents = {snapshot.snapshot_id: snapshot.parent_snapshot_id for snapshot in table.snapshots}
     main = table.ancestors(MAIN) if MAIN in table.refs else ()
     ancestors = {snapshot.snapshot_id for snapshot in main}
-    rows = [
-        {
-            "made_current_at": entry["timestamp-ms"] * 1000,
-            "snapshot_id": entry["snapshot-id"],
-            "parent_id": parents.get(entry["snapshot-id"]),
-            "is_current_ancestor": entry["snapshot-id"] in ancestors,
-        }
-        for entry in table.metadata.get("snapshot-log") or ()
-    ]
     return _table(
-        rows,
-        pa.field("made_current_at", _TIMESTAMP, nullable=False),
-        pa.field("snapshot_id", pa.int64(), nullable=False),
-        pa.field("parent_id", pa.int64()),
-        pa.field("is_current_ancestor", pa.bool_(), nullable=False),
+        "made_current_at timestamp!, snapshot_id long!, parent_id long, "
+        "is_current_ancestor boolean!",
+        (
+            (timestamp_ms * 1000, head, parents.get(head), head in ancestors)
+            for timestamp_ms, head in _heads(table)
+        ),
     )
 
 
+def _heads(table: Table) -> list[tuple[int, int]]:
+    """Return the heads of main, and since when each was the head in milliseconds."""
+    log = table.metadata.get("snapshot-log") or ()
+    return [(entry["timestamp-ms"], entry["snapshot-id"]) for entry in log]
+
+
 def _refs(table: Table) -> pa.Table:
-    rows = [
-        {
-            "name": name,
-            "type": ref.type.upper(),
-            "snapshot_id": ref.snapshot_id,
-            "max_reference_age_in_ms": ref.max_ref_age_ms,
-            "min_snapshots_to_keep": ref.min_snapshots_to_keep,
-            "max_snapshot_age_in_ms": ref.max_snapshot_age_ms,
-        }
-        for name, ref in sorted(table.refs.items())
-    ]
     return _table(
-        rows,
-        pa.field("name", pa.string(), nullable=False),
-        pa.field("type", pa.string(), nullable=False),
-        pa.field("snapshot_id", pa.int64(), nullable=False),
-        pa.field("max_reference_age_in_ms", pa.int64()),
-        pa.field("min_snapshots_to_keep", pa.int32()),
-        pa.field("max_snapshot_age_in_ms", pa.int64()),
+        "name string!, type string!, snapshot_id long!, max_reference_age_in_ms long, "
+        "min_snapshots_to_keep int, max_snapshot_age_in_ms long",
+        (
+            (
+                name,
+                ref.type.upper(),
+                ref.snapshot_id,
+                ref.max_ref_age_ms,
+                ref.min_snapshots_to_keep,
+                ref.max_snapshot_age_ms,
+            )
+            for name, ref in sorted(table.refs.items())
+        ),
     )
 
 
@@ -157,36 +139,30 @@ def _metadata_log(table: Table) -> pa.Table:
         for entry in metadata.get("metadata-log") or ()
     ]
     files.append((metadata["last-updated-ms"], table.metadata_location))
-    heads = [
-        (entry["timestamp-ms"], entry["snapshot-id"])
-        for entry in metadata.get("snapshot-log") or ()
-    ]
+    heads = _heads(table)[::-1]
     snapshots = {snapshot.snapshot_id: snapshot for snapshot in table.snapshots}
     rows = []
     for timestamp_ms, file in files:
-        head = next((head for at, head in reversed(heads) if at <= timestamp_ms), None)
+        head = next((head for at, head in heads if at <= timestamp_ms), None)
         snapshot = None if head is None else snapshots.get(head)
+        schema_id = snapshot and snapshot.schema_id
         rows.append(
-            {
-                "timestamp": timestamp_ms * 1000,
-                "file": file,
-                "latest_snapshot_id": head,
-                "latest_schema_id": snapshot and snapshot.schema_id,
-                "latest_sequence_number": snapshot and snapshot.sequence_number,
-            }
+            (timestamp_ms * 1000, file, head, schema_id, snapshot and snapshot.sequence_number)
         )
     return _table(
+        "timestamp timestamp!, file string!, latest_snapshot_id long, latest_schema_id int, "
+        "latest_sequence_number long",
         rows,
-        pa.field("timestamp", _TIMESTAMP, nullable=False),
-        pa.field("file", pa.string(), nullable=False),
-        pa.field("latest_snapshot_id", pa.int64()),
-        pa.field("latest_schema_id", pa.int32()),
-        pa.field("latest_sequence_number", pa.int64()),
     )
 
 
-def _table(rows: Sequence[Mapping[str, Any]], *fields: pa.Field) -> pa.Table:
-    return pa.Table.from_pylist(rows, pa.schema(fields))
+def _table(text: str, rows: Iterable[Sequence[Any]]) -> pa.Table:
+    """Return rows with the columns of the text (see `columns`)."""
+    fields = columns(text)
+    names = [field.name for field in fields]
+    return pa.Table.from_pylist(
+        [dict(zip(names, row, strict=True)) for row in rows], pa.schema(fields)
+    )
 
 
 # --- of manifests ---------------------------------------------------------------------------------
@@ -234,18 +210,13 @@ def _position_deletes(
 
 def _position_deletes_schema(tables: FileTables) -> pa.Schema:
     table = tables.manifests.table
-    vectors = [
-        pa.field("content_offset", pa.int64()),
-        pa.field("content_size_in_bytes", pa.int64()),
-    ]
+    vectors = columns("content_offset long, content_size_in_bytes long")
     return pa.schema(
         [
-            pa.field("file_path", pa.string(), nullable=False),
-            pa.field("pos", pa.int64(), nullable=False),
+            *columns("file_path string!, pos long!"),
             pa.field("row", pa.struct(spark_arrow_schema(table.schema))),
             *tables.partition_fields,
-            pa.field("spec_id", pa.int32(), nullable=False),
-            pa.field("delete_file_path", pa.string(), nullable=False),
+            *columns("spec_id int!, delete_file_path string!"),
             *(vectors if table.format_version >= _VECTORS_MIN_VERSION else ()),
         ]
     )
@@ -267,7 +238,7 @@ def _item(tables: FileTables, schema: pa.Schema, entry: Any) -> bytes:
         content_size_in_bytes=file.content_size_in_bytes,
     )
     row = {
-        FILE: msgspec.json.encode(planned),
+        DELETE_FILE: msgspec.json.encode(planned),
         "partition": tables.types.partition_row(entry.partition),
         "spec_id": entry.spec_id,
         "delete_file_path": file.file_path,
@@ -275,7 +246,9 @@ def _item(tables: FileTables, schema: pa.Schema, entry: Any) -> bytes:
         "content_size_in_bytes": file.content_size_in_bytes,
     }
     fields = [schema.field(name) for name in schema.names if name in row]
-    batch = pa.RecordBatch.from_pylist([row], pa.schema([pa.field(FILE, pa.binary()), *fields]))
+    batch = pa.RecordBatch.from_pylist(
+        [row], pa.schema([pa.field(DELETE_FILE, pa.binary()), *fields])
+    )
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as stream:
         stream.write_batch(batch)

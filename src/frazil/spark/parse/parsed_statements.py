@@ -3,31 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Final, TypeAlias
+
+from msgspec import Struct
 
 from frazil.client.declare.column_definitions import ColumnDefinition
 from frazil.spark.parse.sql_tokens import Name
 
 Assignments: TypeAlias = tuple[tuple[Name, str], ...]
 """Columns and the texts of the expressions assigned to them."""
+MATCHED: Final = "matched"
+NOT_MATCHED: Final = "not matched"
+BY_SOURCE: Final = "not matched by source"
+
+
+class ParsedStatement(Struct, frozen=True):
+    """A statement."""
+
+
+class _OfName(ParsedStatement, frozen=True):
+    """A statement about a table, a view or a namespace."""
+
+    name: Name
+
+
+class _OfRows(ParsedStatement, frozen=True):
+    """A statement that changes rows of a table."""
+
+    target: Name
 
 
 # --- rows ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class QueryStatement:
+class QueryStatement(ParsedStatement, frozen=True):
     """A query; Spark runs it."""
 
     text: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class InsertStatement:
+class InsertStatement(_OfRows, frozen=True, kw_only=True):
     """INSERT INTO, INSERT OVERWRITE or INSERT INTO … REPLACE WHERE."""
 
-    target: Name
     query: str
     columns: tuple[str, ...] = ()
     by_name: bool = False
@@ -38,27 +55,22 @@ class InsertStatement:
     merge_schema: bool = False
 
 
-@dataclass(frozen=True)
-class DeleteStatement:
+class DeleteStatement(_OfRows, frozen=True):
     """DELETE FROM."""
 
-    target: Name
     alias: str | None = None
     where: str | None = None
 
 
-@dataclass(frozen=True)
-class UpdateStatement:
+class UpdateStatement(_OfRows, frozen=True):
     """UPDATE."""
 
-    target: Name
     assignments: Assignments
     alias: str | None = None
     where: str | None = None
 
 
-@dataclass(frozen=True)
-class MergeClause:
+class MergeClause(Struct, frozen=True):
     """A WHEN clause of a MERGE."""
 
     kind: str
@@ -70,11 +82,9 @@ class MergeClause:
     """None if all columns are assigned by name, and for DELETE."""
 
 
-@dataclass(frozen=True)
-class MergeStatement:
+class MergeStatement(_OfRows, frozen=True):
     """MERGE INTO."""
 
-    target: Name
     source: str
     """The text after USING: a table or a query in parentheses, with its alias."""
     source_alias: str
@@ -84,139 +94,109 @@ class MergeStatement:
     merge_schema: bool = False
 
 
-@dataclass(frozen=True)
-class TruncateStatement:
+class TruncateStatement(_OfRows, frozen=True):
     """TRUNCATE TABLE."""
-
-    target: Name
 
 
 # --- definitions --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
-class CreateTable:
+class CreateTable(_OfName, frozen=True, kw_only=True):
     """CREATE TABLE or REPLACE TABLE, perhaps with AS SELECT."""
 
-    name: Name
     columns: tuple[ColumnDefinition, ...] = ()
     query: str | None = None
     partitioned_by: tuple[str, ...] = ()
     location: str | None = None
     comment: str | None = None
-    properties: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, str] = {}
     if_not_exists: bool = False
     replace: bool = False
     create: bool = True
     """False for REPLACE TABLE, which fails if the table does not exist."""
 
 
-@dataclass(frozen=True)
-class DropTable:
+class DropTable(_OfName, frozen=True):
     """DROP TABLE."""
 
-    name: Name
     if_exists: bool = False
     purge: bool = False
 
 
-@dataclass(frozen=True)
-class CreateNamespace:
+class CreateNamespace(_OfName, frozen=True):
     """CREATE NAMESPACE."""
 
-    name: Name
     if_not_exists: bool = False
-    properties: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, str] = {}
 
 
-@dataclass(frozen=True)
-class DropNamespace:
+class DropNamespace(_OfName, frozen=True):
     """DROP NAMESPACE."""
 
-    name: Name
     if_exists: bool = False
     cascade: bool = False
 
 
-@dataclass(frozen=True)
-class AlterNamespace:
+class AlterNamespace(_OfName, frozen=True):
     """ALTER NAMESPACE … SET or UNSET."""
 
-    name: Name
-    updates: Mapping[str, str] = field(default_factory=dict)
+    updates: Mapping[str, str] = {}
     removals: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class UseStatement:
+class UseStatement(_OfName, frozen=True):
     """USE, with the name of a namespace."""
 
-    name: Name
 
-
-@dataclass(frozen=True)
-class ShowTables:
-    """SHOW TABLES."""
+class _Listing(ParsedStatement, frozen=True):
+    """A statement that lists what a namespace has."""
 
     namespace: Name | None = None
     pattern: str | None = None
+
+
+class ShowTables(_Listing, frozen=True):
+    """SHOW TABLES."""
+
     extended: bool = False
     """Whether it is SHOW TABLE EXTENDED, which also describes each table."""
 
 
-@dataclass(frozen=True)
-class ShowNamespaces:
-    """SHOW NAMESPACES."""
-
-    parent: Name | None = None
-    pattern: str | None = None
+class ShowNamespaces(_Listing, frozen=True):
+    """SHOW NAMESPACES; the namespace is the parent."""
 
 
-@dataclass(frozen=True)
-class ShowProperties:
+class ShowProperties(_OfName, frozen=True):
     """SHOW TBLPROPERTIES."""
 
-    name: Name
     key: str | None = None
 
 
-@dataclass(frozen=True)
-class ShowCreateTable:
+class ShowCreateTable(_OfName, frozen=True):
     """SHOW CREATE TABLE."""
 
-    name: Name
 
-
-@dataclass(frozen=True)
-class DescribeTable:
+class DescribeTable(_OfName, frozen=True):
     """DESCRIBE TABLE."""
 
-    name: Name
     extended: bool = False
 
 
-@dataclass(frozen=True)
-class DescribeColumn:
+class DescribeColumn(_OfName, frozen=True):
     """DESCRIBE TABLE with a column."""
 
-    name: Name
     column: Name
 
 
-@dataclass(frozen=True)
-class ShowColumns:
+class ShowColumns(_OfName, frozen=True):
     """SHOW COLUMNS."""
 
-    name: Name
 
-
-@dataclass(frozen=True)
-class ShowCurrentNamespace:
+class ShowCurrentNamespace(ParsedStatement, frozen=True):
     """SHOW CURRENT NAMESPACE."""
 
 
-@dataclass(frozen=True)
-class CommentOn:
+class CommentOn(ParsedStatement, frozen=True):
     """COMMENT ON TABLE or NAMESPACE."""
 
     kind: str
@@ -225,56 +205,55 @@ class CommentOn:
     comment: str
 
 
-@dataclass(frozen=True)
-class TableCommand:
+class TableCommand(ParsedStatement, frozen=True):
     """A statement about how Spark stores or caches a table, such as ANALYZE TABLE."""
 
     command: str
     name: Name
 
 
-@dataclass(frozen=True)
-class SparkStatement:
+class SparkStatement(ParsedStatement, frozen=True):
     """A statement that Spark runs unchanged."""
 
     text: str
 
 
-@dataclass(frozen=True)
-class DescribeNamespace:
+class DescribeNamespace(_OfName, frozen=True):
     """DESCRIBE NAMESPACE."""
-
-    name: Name
 
 
 # --- ALTER TABLE --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class AddColumns:
+class TableChange(Struct, frozen=True):
+    """What ALTER changes."""
+
+
+class SchemaChange(TableChange, frozen=True):
+    """A change of columns."""
+
+
+class AddColumns(SchemaChange, frozen=True):
     """ADD COLUMNS."""
 
     columns: tuple[ColumnDefinition, ...]
 
 
-@dataclass(frozen=True)
-class DropColumns:
+class DropColumns(SchemaChange, frozen=True):
     """DROP COLUMNS."""
 
     columns: tuple[Name, ...]
     if_exists: bool = False
 
 
-@dataclass(frozen=True)
-class RenameColumn:
+class RenameColumn(SchemaChange, frozen=True):
     """RENAME COLUMN."""
 
     column: Name
     new_name: str
 
 
-@dataclass(frozen=True)
-class AlterColumn:
+class AlterColumn(SchemaChange, frozen=True):
     """ALTER COLUMN or CHANGE COLUMN; what is None does not change."""
 
     column: Name
@@ -286,36 +265,32 @@ class AlterColumn:
     drop_default: bool = False
 
 
-@dataclass(frozen=True)
-class SetProperties:
+class SetProperties(TableChange, frozen=True):
     """SET TBLPROPERTIES."""
 
     properties: Mapping[str, str]
 
 
-@dataclass(frozen=True)
-class UnsetProperties:
-    """UNSET TBLPROPERTIES, with or without IF EXISTS."""
+class UnsetProperties(TableChange, frozen=True):
+    """UNSET TBLPROPERTIES; for a table with or without IF EXISTS."""
 
     names: tuple[str, ...]
+    if_exists: bool = False
 
 
-@dataclass(frozen=True)
-class SetLocation:
+class SetLocation(TableChange, frozen=True):
     """SET LOCATION."""
 
     location: str
 
 
-@dataclass(frozen=True)
-class RenameTable:
+class RenameTable(TableChange, frozen=True):
     """RENAME TO."""
 
     new_name: Name
 
 
-@dataclass(frozen=True)
-class PartitionChange:
+class PartitionChange(TableChange, frozen=True):
     """ADD, DROP or REPLACE PARTITION FIELD."""
 
     dropped: str | None = None
@@ -326,8 +301,7 @@ class PartitionChange:
     """The name of the added field."""
 
 
-@dataclass(frozen=True)
-class WriteOrder:
+class WriteOrder(TableChange, frozen=True):
     """WRITE ORDERED BY, DISTRIBUTED BY or UNORDERED."""
 
     ordered_by: tuple[str, ...] = ()
@@ -335,16 +309,14 @@ class WriteOrder:
     """`hash`, `range` or `none`; None leaves the table's mode unchanged."""
 
 
-@dataclass(frozen=True)
-class IdentifierFields:
+class IdentifierFields(TableChange, frozen=True):
     """SET or DROP IDENTIFIER FIELDS."""
 
     columns: tuple[Name, ...]
     drop: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class CreateRef:
+class CreateRef(TableChange, frozen=True, kw_only=True):
     """CREATE or REPLACE BRANCH or TAG."""
 
     kind: str
@@ -360,8 +332,7 @@ class CreateRef:
     max_snapshot_age_ms: int | None = None
 
 
-@dataclass(frozen=True)
-class DropRef:
+class DropRef(TableChange, frozen=True):
     """DROP BRANCH or TAG."""
 
     kind: str
@@ -369,56 +340,35 @@ class DropRef:
     if_exists: bool = False
 
 
-SchemaChange: TypeAlias = AddColumns | DropColumns | RenameColumn | AlterColumn
-MetadataChange: TypeAlias = (
-    SchemaChange
-    | PartitionChange
-    | WriteOrder
-    | SetProperties
-    | UnsetProperties
-    | SetLocation
-    | IdentifierFields
-    | CreateRef
-    | DropRef
-)
-TableChange: TypeAlias = MetadataChange | RenameTable
-
-
-@dataclass(frozen=True)
-class AlterTable:
+class AlterTable(_OfName, frozen=True):
     """ALTER TABLE with one change."""
 
-    name: Name
     change: TableChange
 
 
 # --- views --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class ViewColumn:
+class ViewColumn(Struct, frozen=True):
     """A column in the list after the name of a view."""
 
     name: str
     comment: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class CreateView:
+class CreateView(_OfName, frozen=True, kw_only=True):
     """CREATE VIEW."""
 
-    name: Name
     query: str
     columns: tuple[ViewColumn, ...] = ()
     """Empty if the query names the columns."""
     comment: str | None = None
-    properties: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, str] = {}
     if_not_exists: bool = False
     replace: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class CreateTemporaryView:
+class CreateTemporaryView(ParsedStatement, frozen=True, kw_only=True):
     """CREATE TEMPORARY VIEW over a query."""
 
     name: str
@@ -428,85 +378,32 @@ class CreateTemporaryView:
     is_global: bool = False
 
 
-@dataclass(frozen=True)
-class DropView:
+class DropView(_OfName, frozen=True):
     """DROP VIEW."""
 
-    name: Name
     if_exists: bool = False
 
 
-@dataclass(frozen=True)
-class ShowViews:
+class ShowViews(_Listing, frozen=True):
     """SHOW VIEWS."""
 
-    namespace: Name | None = None
-    pattern: str | None = None
 
-
-@dataclass(frozen=True)
-class ViewQuery:
+class ViewQuery(TableChange, frozen=True):
     """AS, with the new query of a view."""
 
     query: str
 
 
-@dataclass(frozen=True)
-class UnsetViewProperties:
-    """UNSET TBLPROPERTIES of a view."""
-
-    names: tuple[str, ...]
-    if_exists: bool = False
-
-
-@dataclass(frozen=True)
-class AlterView:
+class AlterView(_OfName, frozen=True):
     """ALTER VIEW with one change."""
 
-    name: Name
-    change: ViewQuery | RenameTable | SetProperties | UnsetViewProperties
+    change: ViewQuery | RenameTable | SetProperties | UnsetProperties
 
 
-@dataclass(frozen=True)
-class CallStatement:
+class CallStatement(ParsedStatement, frozen=True):
     """CALL of a procedure."""
 
     procedure: str
     positional: tuple[str, ...] = ()
     """The text of each argument."""
-    named: Mapping[str, str] = field(default_factory=dict)
-
-
-ParsedStatement: TypeAlias = (
-    QueryStatement
-    | InsertStatement
-    | DeleteStatement
-    | UpdateStatement
-    | MergeStatement
-    | TruncateStatement
-    | CreateTable
-    | DropTable
-    | CreateNamespace
-    | DropNamespace
-    | AlterNamespace
-    | AlterTable
-    | UseStatement
-    | ShowTables
-    | ShowNamespaces
-    | ShowProperties
-    | ShowCreateTable
-    | DescribeTable
-    | DescribeNamespace
-    | DescribeColumn
-    | ShowColumns
-    | ShowCurrentNamespace
-    | CommentOn
-    | TableCommand
-    | SparkStatement
-    | CreateView
-    | CreateTemporaryView
-    | DropView
-    | ShowViews
-    | AlterView
-    | CallStatement
-)
+    named: Mapping[str, str] = {}

@@ -1,4 +1,4 @@
-"""Parse what is neither a query, a change of rows nor a definition: COMMENT ON, SHOW COLUMNS, etc.
+"""Parse what is neither a query, a change of rows nor a definition: SHOW, DESCRIBE, USE, etc.
 
 Statements that cannot be about tables of the catalog go to Spark unchanged.
 """
@@ -9,28 +9,11 @@ import re
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from frazil.spark.parse.parsed_statements import (
-    CommentOn,
-    DescribeColumn,
-    DescribeTable,
-    QueryStatement,
-    ShowColumns,
-    ShowCurrentNamespace,
-    SparkStatement,
-    TableCommand,
-)
-from frazil.spark.parse.sql_tokens import Cursor
+from frazil.spark.parse import parsed_statements as sql
+from frazil.spark.parse.ddl_parser import NAMESPACE
+from frazil.spark.parse.sql_tokens import Cursor, Name
 
-SessionStatement: TypeAlias = (
-    CommentOn
-    | DescribeColumn
-    | DescribeTable
-    | QueryStatement
-    | ShowColumns
-    | ShowCurrentNamespace
-    | SparkStatement
-    | TableCommand
-)
+Parser: TypeAlias = Callable[[Cursor], sql.ParsedStatement]
 
 _SETTING: Final = re.compile(
     r"(?>\s+|--[^\n]*\n|/\*(?>.*?\*/))*+(RESET\b|SET\b(?!\s+VAR(IABLE)?\b))",
@@ -39,11 +22,17 @@ _SETTING: Final = re.compile(
 """SET and RESET, whose values may have any characters. SET VARIABLE has an expression."""
 _OF_SPARK: Final = frozenset({"ADD", "LIST", "CLEAR", "EXECUTE"})
 """First words of statements that are not about tables."""
-_SHOWN_BY_SPARK: Final = frozenset(
-    {"CATALOGS", "COLLATIONS", "FUNCTIONS", "USER", "SYSTEM", "ALL", "VARIABLES", "PROCEDURES"}
-)
-_DESCRIBED_BY_SPARK: Final = frozenset({"FUNCTION", "CATALOG", "PROCEDURE"})
-_NAMESPACE: Final = ("NAMESPACE", "DATABASE", "SCHEMA")
+_DESCRIBED: Final = frozenset({"FUNCTION", "CATALOG", "PROCEDURE"})
+_OF_SPARK_AFTER: Final = {
+    "ANALYZE": frozenset({"TABLES"}),
+    "SHOW": frozenset(
+        {"CATALOGS", "COLLATIONS", "FUNCTIONS", "USER", "SYSTEM", "ALL", "VARIABLES", "PROCEDURES"}
+    ),
+    "DESCRIBE": _DESCRIBED,
+    "DESC": _DESCRIBED,
+}
+"""Second words of such statements."""
+_NAMESPACES: Final = ("NAMESPACES", "DATABASES", "SCHEMAS")
 _QUERY_WORDS: Final = ("QUERY", "SELECT", "WITH", "FROM", "VALUES")
 _TABLE_COMMANDS: Final = (
     ("ANALYZE", "TABLE"),
@@ -59,24 +48,20 @@ _TABLE_COMMANDS: Final = (
 )
 
 
-def setting_statement(text: str) -> SparkStatement | None:
+def setting_statement(text: str) -> sql.SparkStatement | None:
     """Return SET or RESET, which are not read as tokens; None for other statements."""
-    return SparkStatement(text) if _SETTING.match(text) else None
+    return sql.SparkStatement(text) if _SETTING.match(text) else None
 
 
-def session_parser(cursor: Cursor) -> Callable[[Cursor], SessionStatement] | None:
-    """Return the parser of such a statement; None if it is another one."""
-    first = cursor.word()
-    if first in _OF_SPARK or cursor.at("ANALYZE", "TABLES") or _is_function(cursor):
+def spark_parser(cursor: Cursor) -> Parser | None:
+    """Return the parser of what Spark runs or only its own tables have; None for all else."""
+    first, second = cursor.word(), cursor.word(1)
+    is_of_spark = first in _OF_SPARK or second in _OF_SPARK_AFTER.get(first, ())
+    if is_of_spark or _is_function(cursor):
         return _unchanged
-    if first in ("SET", "DECLARE"):
+    describes_query = second in _QUERY_WORDS and cursor.word(2) not in ("", ".")
+    if first in ("SET", "DECLARE") or (first in ("DESCRIBE", "DESC") and describes_query):
         return _as_query
-    if first == "COMMENT":
-        return _comment
-    if first == "SHOW":
-        return _show(cursor)
-    if first in ("DESCRIBE", "DESC"):
-        return _describe(cursor)
     if any(cursor.at(*words) for words in _TABLE_COMMANDS):
         has_query = any(token.word == "SELECT" for token in cursor.tokens)
         return _unchanged if first == "CACHE" and has_query else _table_command
@@ -93,20 +78,21 @@ def _is_function(cursor: Cursor) -> bool:
     return cursor.word(ahead) in ("FUNCTION", "VARIABLE", "VAR")
 
 
-def _unchanged(cursor: Cursor) -> SparkStatement:
+def _unchanged(cursor: Cursor) -> sql.SparkStatement:
     cursor.position = len(cursor.tokens)
-    return SparkStatement(cursor.text)
+    return sql.SparkStatement(cursor.text)
 
 
-def _as_query(cursor: Cursor) -> QueryStatement:
+def _as_query(cursor: Cursor) -> sql.QueryStatement:
     """Return a statement whose queries may read tables of the catalog."""
     cursor.position = len(cursor.tokens)
-    return QueryStatement(cursor.text[: cursor.tokens[-1].end])
+    return sql.QueryStatement(cursor.text[: cursor.tokens[-1].end])
 
 
-def _comment(cursor: Cursor) -> CommentOn:
+def parse_comment(cursor: Cursor) -> sql.CommentOn:
+    """Parse COMMENT ON."""
     cursor.expect("COMMENT", "ON")
-    if cursor.accept_one(*_NAMESPACE):
+    if cursor.accept_one(*NAMESPACE):
         kind = "namespace"
     elif cursor.accept("TABLE"):
         kind = "table"
@@ -115,21 +101,44 @@ def _comment(cursor: Cursor) -> CommentOn:
     name = cursor.name(f"a {kind}")
     cursor.expect("IS")
     comment = "" if cursor.accept("NULL") else cursor.string("a comment in quotes, or NULL")
-    return CommentOn(kind, name, comment)
+    return sql.CommentOn(kind, name, comment)
 
 
-def _show(cursor: Cursor) -> Callable[[Cursor], SessionStatement] | None:
-    if cursor.word(1) == "COLUMNS":
-        return _show_columns
-    if cursor.word(1) == "PARTITIONS":
-        return _table_command
-    if cursor.word(1) == "CURRENT":
-        return _current_namespace
-    return _unchanged if cursor.word(1) in _SHOWN_BY_SPARK else None
+def parse_show(cursor: Cursor) -> sql.ParsedStatement:
+    """Parse SHOW."""
+    cursor.expect("SHOW")
+    if cursor.accept("COLUMNS"):
+        return _show_columns(cursor)
+    if cursor.accept("CURRENT"):
+        if not cursor.accept_one(*NAMESPACE):
+            cursor.fail("NAMESPACE")
+        return sql.ShowCurrentNamespace()
+    if cursor.accept("VIEWS"):
+        return sql.ShowViews(_parent_namespace(cursor), _pattern(cursor))
+    if cursor.accept("TABLES"):
+        return sql.ShowTables(_parent_namespace(cursor), _pattern(cursor))
+    if cursor.accept("TABLE", "EXTENDED"):
+        namespace = _parent_namespace(cursor)
+        if not cursor.at("LIKE"):
+            cursor.fail("LIKE and a pattern")
+        return sql.ShowTables(namespace, _pattern(cursor), extended=True)
+    if cursor.accept_one(*_NAMESPACES):
+        return sql.ShowNamespaces(_parent_namespace(cursor), _pattern(cursor))
+    if cursor.accept("CREATE", "TABLE"):
+        return sql.ShowCreateTable(cursor.name("a table"))
+    if not cursor.accept("TBLPROPERTIES"):
+        cursor.fail(
+            "TABLES, TABLE EXTENDED, NAMESPACES, VIEWS, COLUMNS, TBLPROPERTIES or CREATE TABLE"
+        )
+    name = cursor.name("a table")
+    key = None
+    if cursor.accept("("):
+        key = cursor.property_key()
+        cursor.expect(")")
+    return sql.ShowProperties(name, key)
 
 
-def _show_columns(cursor: Cursor) -> ShowColumns:
-    cursor.expect("SHOW", "COLUMNS")
+def _show_columns(cursor: Cursor) -> sql.ShowColumns:
     if not cursor.accept_one("IN", "FROM"):
         cursor.fail("IN or FROM")
     name = cursor.name("a table")
@@ -140,40 +149,46 @@ def _show_columns(cursor: Cursor) -> ShowColumns:
         and tuple(map(str.lower, name[:-1])) != tuple(map(str.lower, namespace))
     ):
         cursor.fail(f"the namespace once: the table is called {'.'.join(name)} already")
-    return ShowColumns((*namespace, name[-1]) if namespace else name)
+    return sql.ShowColumns((*namespace, name[-1]) if namespace else name)
 
 
-def _current_namespace(cursor: Cursor) -> ShowCurrentNamespace:
-    cursor.expect("SHOW", "CURRENT")
-    if not cursor.accept_one(*_NAMESPACE):
-        cursor.fail("NAMESPACE")
-    return ShowCurrentNamespace()
+def _parent_namespace(cursor: Cursor) -> Name | None:
+    return cursor.name("a namespace") if cursor.accept_one("FROM", "IN") else None
 
 
-def _describe(cursor: Cursor) -> Callable[[Cursor], SessionStatement] | None:
-    if cursor.word(1) in _DESCRIBED_BY_SPARK:
-        return _unchanged
-    if cursor.word(1) in _QUERY_WORDS and cursor.word(2) not in ("", "."):
-        return _as_query
-    return None if cursor.word(1) in _NAMESPACE else _describe_table
+def _pattern(cursor: Cursor) -> str | None:
+    if cursor.accept("LIKE") or cursor.at_string:
+        return cursor.string("a pattern in quotes")
+    return None
 
 
-def _describe_table(cursor: Cursor) -> DescribeTable | DescribeColumn:
+def parse_describe(cursor: Cursor) -> sql.ParsedStatement:
+    """Parse DESCRIBE."""
     cursor.take()
+    if cursor.accept_one(*NAMESPACE):
+        cursor.accept("EXTENDED")
+        return sql.DescribeNamespace(cursor.name("a namespace"))
     cursor.accept("TABLE")
     extended = cursor.accept_one("EXTENDED", "FORMATTED") is not None and not cursor.at_end
     name = cursor.name("a table")
     if cursor.at("PARTITION"):
         cursor.fail("the end of the statement: Spark describes no partitions of such tables")
     if cursor.at_end:
-        return DescribeTable(name, extended)
-    return DescribeColumn(name, cursor.name("a column"))
+        return sql.DescribeTable(name, extended)
+    return sql.DescribeColumn(name, cursor.name("a column"))
 
 
-def _table_command(cursor: Cursor) -> TableCommand:
+def parse_use(cursor: Cursor) -> sql.UseStatement:
+    """Parse USE with a namespace."""
+    cursor.expect("USE")
+    cursor.accept_one(*NAMESPACE)
+    return sql.UseStatement(cursor.name("a namespace"))
+
+
+def _table_command(cursor: Cursor) -> sql.TableCommand:
     words = max((words for words in _TABLE_COMMANDS if cursor.at(*words)), key=len)
     cursor.expect(*words)
     command = " ".join(word for word in words if word not in ("LAZY", "IF", "EXISTS"))
     name = cursor.name("a table")
     cursor.position = len(cursor.tokens)
-    return TableCommand(command, name)
+    return sql.TableCommand(command, name)

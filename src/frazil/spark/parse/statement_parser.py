@@ -1,42 +1,32 @@
 """Parse a statement: queries, CALL and the statements that change rows.
 
-`ddl_parser` parses the statements that define tables and namespaces.
+`ddl_parser` parses definitions, and `session_parser` the statements that show something.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
+from frazil.spark.parse import parsed_statements as sql
 from frazil.spark.parse.ddl_parser import (
     parse_alter,
     parse_create,
-    parse_describe,
     parse_drop,
+)
+from frazil.spark.parse.session_parser import (
+    Parser,
+    parse_comment,
+    parse_describe,
     parse_show,
     parse_use,
+    setting_statement,
+    spark_parser,
 )
-from frazil.spark.parse.parsed_statements import (
-    Assignments,
-    CallStatement,
-    DeleteStatement,
-    InsertStatement,
-    MergeClause,
-    MergeStatement,
-    ParsedStatement,
-    QueryStatement,
-    TruncateStatement,
-    UpdateStatement,
-)
-from frazil.spark.parse.session_parser import session_parser, setting_statement
 from frazil.spark.parse.sql_tokens import Cursor, Name
 from frazil.spark.parse.table_references import references
-from frazil.spark.parse.view_parser import view_parser
 from frazil.wire.errors import BadRequest
 
-MATCHED = "matched"
-NOT_MATCHED = "not matched"
-BY_SOURCE = "not matched by source"
 _QUERY_WORDS: Final = frozenset({"SELECT", "FROM", "VALUES", "TABLE", "(", "MAP", "REDUCE"})
 _EXPLAIN_WORDS: Final = frozenset({"EXPLAIN", "EXTENDED", "CODEGEN", "COST", "FORMATTED"})
 _INSERT_QUERY_WORDS: Final = ("SELECT", "VALUES", "WITH", "FROM", "TABLE")
@@ -50,7 +40,7 @@ KNOWN: Final = (
 )
 
 
-def parse(text: str) -> ParsedStatement:
+def parse(text: str) -> sql.ParsedStatement:
     """Parse one statement; raise BadRequest that says what is expected where it fails."""
     setting = setting_statement(text)
     if setting is not None:
@@ -63,7 +53,7 @@ def parse(text: str) -> ParsedStatement:
         return _parse_with(cursor)
     if first.word in _QUERY_WORDS or (first.word == "EXPLAIN" and _explains_query(cursor)):
         return _query(cursor)
-    parser = session_parser(cursor) or view_parser(cursor) or _PARSERS.get(first.word)
+    parser = spark_parser(cursor) or _PARSERS.get(first.word)
     if parser is None:
         raise BadRequest(
             f"{first.text}: not a statement that is known here; known statements are {KNOWN}. "
@@ -77,9 +67,9 @@ def parse(text: str) -> ParsedStatement:
 # --- queries --------------------------------------------------------------------------------------
 
 
-def _query(cursor: Cursor) -> QueryStatement:
+def _query(cursor: Cursor) -> sql.QueryStatement:
     """Return the query without the semicolon."""
-    return QueryStatement(cursor.text[: cursor.tokens[-1].end])
+    return sql.QueryStatement(cursor.text[: cursor.tokens[-1].end])
 
 
 def _explains_query(cursor: Cursor) -> bool:
@@ -89,7 +79,7 @@ def _explains_query(cursor: Cursor) -> bool:
     )
 
 
-def _parse_with(cursor: Cursor) -> ParsedStatement:
+def _parse_with(cursor: Cursor) -> sql.ParsedStatement:
     """Parse WITH, which may begin a query or an INSERT."""
     while (token := cursor.peek()) is not None:
         if token.word == "(":
@@ -106,7 +96,7 @@ def _parse_with(cursor: Cursor) -> ParsedStatement:
 # --- INSERT, DELETE, UPDATE, TRUNCATE -------------------------------------------------------------
 
 
-def _parse_insert(cursor: Cursor, with_clause: str = "") -> InsertStatement:
+def _parse_insert(cursor: Cursor, with_clause: str = "") -> sql.InsertStatement:
     """Parse INSERT. `with_clause` is the WITH clause before it; it becomes part of the query."""
     cursor.expect("INSERT")
     merge_schema = cursor.accept("WITH", "SCHEMA", "EVOLUTION")
@@ -126,7 +116,7 @@ def _parse_insert(cursor: Cursor, with_clause: str = "") -> InsertStatement:
     elif not by_name and cursor.at("(") and not _at_query_in_parentheses(cursor):
         columns = cursor.parenthesized(lambda: cursor.identifier("a column"))
     query = cursor.rest("a query or VALUES")
-    return InsertStatement(
+    return sql.InsertStatement(
         target=target,
         query=f"{with_clause} {query}" if with_clause else query,
         columns=columns,
@@ -150,33 +140,33 @@ def _partition_value(cursor: Cursor) -> tuple[str, str | None]:
     return column, cursor.until("a value", ",") if cursor.accept("=") else None
 
 
-def _parse_delete(cursor: Cursor) -> DeleteStatement:
+def _parse_delete(cursor: Cursor) -> sql.DeleteStatement:
     cursor.expect("DELETE", "FROM")
     target = cursor.name("a table")
     alias = _alias(cursor, "WHERE")
     where = cursor.rest("a condition") if cursor.accept("WHERE") else None
-    return DeleteStatement(target, alias, where)
+    return sql.DeleteStatement(target, alias, where)
 
 
-def _parse_update(cursor: Cursor) -> UpdateStatement:
+def _parse_update(cursor: Cursor) -> sql.UpdateStatement:
     cursor.expect("UPDATE")
     target = cursor.name("a table")
     alias = _alias(cursor, "SET")
     cursor.expect("SET")
     assignments = _assignments(cursor, "WHERE")
     where = cursor.rest("a condition") if cursor.accept("WHERE") else None
-    return UpdateStatement(target, assignments, alias, where)
+    return sql.UpdateStatement(target, assignments, alias, where)
 
 
-def _parse_truncate(cursor: Cursor) -> TruncateStatement:
+def _parse_truncate(cursor: Cursor) -> sql.TruncateStatement:
     cursor.expect("TRUNCATE", "TABLE")
     target = cursor.name("a table")
     if cursor.at("PARTITION"):
         cursor.fail("the end of the statement (use DELETE … WHERE to empty a partition)")
-    return TruncateStatement(target)
+    return sql.TruncateStatement(target)
 
 
-def _assignments(cursor: Cursor, stop_word: str) -> Assignments:
+def _assignments(cursor: Cursor, stop_word: str) -> sql.Assignments:
     def assignment() -> tuple[Name, str]:
         column = cursor.name("a column")
         cursor.expect("=")
@@ -196,7 +186,7 @@ def _alias(cursor: Cursor, next_word: str) -> str | None:
 # --- MERGE ----------------------------------------------------------------------------------------
 
 
-def _parse_merge(cursor: Cursor) -> MergeStatement:
+def _parse_merge(cursor: Cursor) -> sql.MergeStatement:
     cursor.expect("MERGE")
     merge_schema = cursor.accept("WITH", "SCHEMA", "EVOLUTION")
     cursor.expect("INTO")
@@ -211,7 +201,7 @@ def _parse_merge(cursor: Cursor) -> MergeStatement:
         clauses.append(_merge_clause(cursor))
     if not clauses:
         cursor.fail("WHEN")
-    return MergeStatement(target, source, source_alias, on, tuple(clauses), alias, merge_schema)
+    return sql.MergeStatement(target, source, source_alias, on, tuple(clauses), alias, merge_schema)
 
 
 def _merge_source(cursor: Cursor) -> tuple[str, str]:
@@ -228,28 +218,28 @@ def _merge_source(cursor: Cursor) -> tuple[str, str]:
     return text, last.value if table.alias_at is None and last.is_name else table.name[-1]
 
 
-def _merge_clause(cursor: Cursor) -> MergeClause:
+def _merge_clause(cursor: Cursor) -> sql.MergeClause:
     if cursor.accept("MATCHED"):
-        kind = MATCHED
+        kind = sql.MATCHED
     else:
         cursor.expect("NOT", "MATCHED")
-        kind = BY_SOURCE if cursor.accept("BY", "SOURCE") else NOT_MATCHED
-        if kind is NOT_MATCHED:
+        kind = sql.BY_SOURCE if cursor.accept("BY", "SOURCE") else sql.NOT_MATCHED
+        if kind is sql.NOT_MATCHED:
             cursor.accept("BY", "TARGET")
     condition = cursor.until("a condition", "THEN") if cursor.accept("AND") else None
     cursor.expect("THEN")
-    if kind is NOT_MATCHED:
+    if kind is sql.NOT_MATCHED:
         cursor.expect("INSERT")
-        return MergeClause(kind, "insert", condition, _inserted_values(cursor))
+        return sql.MergeClause(kind, "insert", condition, _inserted_values(cursor))
     if cursor.accept("DELETE"):
-        return MergeClause(kind, "delete", condition)
+        return sql.MergeClause(kind, "delete", condition)
     cursor.expect("UPDATE", "SET")
-    if kind is MATCHED and cursor.accept("*"):
-        return MergeClause(kind, "update", condition)
-    return MergeClause(kind, "update", condition, _assignments(cursor, "WHEN"))
+    if kind is sql.MATCHED and cursor.accept("*"):
+        return sql.MergeClause(kind, "update", condition)
+    return sql.MergeClause(kind, "update", condition, _assignments(cursor, "WHEN"))
 
 
-def _inserted_values(cursor: Cursor) -> Assignments | None:
+def _inserted_values(cursor: Cursor) -> sql.Assignments | None:
     if cursor.accept("*"):
         return None
     columns = cursor.parenthesized(lambda: cursor.name("a column"))
@@ -263,7 +253,7 @@ def _inserted_values(cursor: Cursor) -> Assignments | None:
 # --- CALL -----------------------------------------------------------------------------------------
 
 
-def _parse_call(cursor: Cursor) -> CallStatement:
+def _parse_call(cursor: Cursor) -> sql.CallStatement:
     cursor.expect("CALL")
     name = cursor.name("a procedure")
     if len(name) > 1 and name[-2].lower() != "system":
@@ -285,10 +275,10 @@ def _parse_call(cursor: Cursor) -> CallStatement:
         if not cursor.accept(","):
             break
     cursor.expect(")")
-    return CallStatement(name[-1].lower(), tuple(positional), named)
+    return sql.CallStatement(name[-1].lower(), tuple(positional), named)
 
 
-_PARSERS: Final[Mapping[str, Callable[[Cursor], ParsedStatement]]] = {
+_PARSERS: Final[Mapping[str, Parser]] = {
     "INSERT": _parse_insert,
     "DELETE": _parse_delete,
     "UPDATE": _parse_update,
@@ -298,6 +288,7 @@ _PARSERS: Final[Mapping[str, Callable[[Cursor], ParsedStatement]]] = {
     "REPLACE": parse_create,
     "DROP": parse_drop,
     "ALTER": parse_alter,
+    "COMMENT": parse_comment,
     "SHOW": parse_show,
     "USE": parse_use,
     "DESCRIBE": parse_describe,

@@ -94,21 +94,19 @@ class _ReferenceFinder:
     def _step(self) -> None:
         token = self.cursor.take()
         level = self.levels[-1]
+        # A namespace may have the name of a keyword, as in `stream.events`.
+        may_be_table = token.word not in _NO_TABLE or self.cursor.word() == "."
         if token.word == "(":
             self._open(level)
         elif token.word == ")":
             self._close()
         elif level.in_with:
             self._in_with(level, token)
-        elif level.expects_table and token.is_name and self._may_be_table(token):
+        elif level.expects_table and token.is_name and may_be_table:
             level.expects_table = False
             self._table(token)
         else:
             self._in_query(level, token)
-
-    def _may_be_table(self, token: Token) -> bool:
-        # A namespace may have the name of a keyword, as in `stream.events`.
-        return token.word not in _NO_TABLE or self.cursor.word() == "."
 
     def _open(self, level: _Level) -> None:
         inherits = level.expects_table and self.cursor.word() not in _QUERY
@@ -134,12 +132,9 @@ class _ReferenceFinder:
             token.is_name and level.pending_cte is None and token.word not in ("AS", "MATERIALIZED")
         ):
             level.pending_cte = token.value.lower()
-            if self._recursive():
+            before = self.cursor.tokens[: self.cursor.position]
+            if any(token.word == "RECURSIVE" for token in before):
                 level.ctes.add(level.pending_cte)
-
-    def _recursive(self) -> bool:
-        before = self.cursor.tokens[: self.cursor.position]
-        return any(token.word == "RECURSIVE" for token in before)
 
     def _in_query(self, level: _Level, token: Token) -> None:
         word = token.word if self.cursor.is_standalone(self.cursor.position - 1) else ""
@@ -286,11 +281,9 @@ def replaced(
     edits += qualifier_edits(
         text, qualifiers, [(reference.start, reference.end) for reference in names]
     )
-    return apply_edits(text, edits, _double_braces) if braces else apply_edits(text, edits)
-
-
-def _double_braces(text: str) -> str:
-    return text.replace("{", "{{").replace("}", "}}")
+    if not braces:
+        return apply_edits(text, edits)
+    return apply_edits(text, edits, lambda part: part.replace("{", "{{").replace("}", "}}"))
 
 
 def qualifiers_of(name: Name) -> dict[Name, Name]:

@@ -252,31 +252,18 @@ def _check_lineage(table: Table, metadata_columns: Sequence[str]) -> None:
 def _read(context: Context, scan: _Scan) -> DataFrame:
     if scan.pinned is None or scan.pinned.is_empty:
         return own_reader.empty(context, scan.result)
-    if context.settings.reader != "own":
-        reason = _why_not_jar(context, scan, scan.pinned)
-        if reason is None:
-            return _through_jar(context, scan, scan.pinned)
-        if context.settings.reader == "jar":
-            jar_reader.check_forced(reason, scan.table)
-        LOGGER.debug("%s: read by Frazil's own reader: %s", scan.table, reason)
-    return _through_own(context, scan, scan.pinned)
-
-
-def _why_not_jar(context: Context, scan: _Scan, pinned: Pinned) -> str | None:
+    pinned, reason = scan.pinned, ""
     if pinned.is_incremental and pinned.from_snapshot_id is None:
-        return "Iceberg's runtime reads appended rows only after a given snapshot"
-    schema = _jar_schema(scan.table, pinned)
-    return jar_reader.why_not(context, scan.table, schema, scan.schema)
-
-
-def _jar_schema(table: Table, pinned: Pinned) -> StructType:
-    return table.schema if pinned.is_incremental else schema_of(table, pinned.snapshot_id)
-
-
-def _through_jar(context: Context, scan: _Scan, pinned: Pinned) -> DataFrame:
-    before = _jar_schema(scan.table, pinned)
-    frame = jar_reader.read(context, scan.table, pinned, before, scan.metadata_columns)
-    return _filtered(mapped(frame, before, scan.schema), scan, scan.schema)
+        reason = "Iceberg's runtime reads appended rows only after a given snapshot"
+    schema = scan.table.schema
+    if not pinned.is_incremental:
+        schema = schema_of(scan.table, pinned.snapshot_id)
+    own_reason = jar_reader.why_own(context, scan.table, schema, scan.schema, reason)
+    if own_reason is not None:
+        LOGGER.debug("%s: read by Frazil's own reader: %s", scan.table, own_reason)
+        return _through_own(context, scan, pinned)
+    frame = jar_reader.read(context, scan.table, pinned, schema, scan.metadata_columns)
+    return _filtered(mapped(frame, schema, scan.schema), scan, scan.schema)
 
 
 def _filtered(frame: DataFrame, scan: _Scan, columns: StructType) -> DataFrame:

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 
 from frazil.client.declare.client_table import Table
+from frazil.datafiles.arrow.metadata_columns import METADATA_FIELDS
 from frazil.datafiles.footers.parquet_files import scheme_of
 from frazil.spark.core.context import LOGGER, Context
 from frazil.spark.core.jvm_errors import repeated, translated
@@ -30,17 +31,7 @@ if TYPE_CHECKING:
 
 _UNREADABLE: Final = frozenset({TypeId.TIME, TypeId.TIMESTAMP_NS, TypeId.TIMESTAMPTZ_NS})
 """Types without a Spark type in Iceberg's runtime, which refuses tables with such columns."""
-_RESERVED: Final = frozenset(
-    {
-        "_file",
-        "_pos",
-        "_deleted",
-        "_spec_id",
-        "_partition",
-        "_row_id",
-        "_last_updated_sequence_number",
-    }
-)
+_RESERVED: Final = METADATA_FIELDS.keys() | {"_deleted", "_partition"}
 """Names that the runtime always takes for metadata columns."""
 
 
@@ -106,6 +97,21 @@ def full_name(context: Context, table: Table) -> str:
 # --- whether the jar can read ---------------------------------------------------------------------
 
 
+def why_own(
+    context: Context, table: Table, schema: StructType, columns: StructType, reason: str = ""
+) -> str | None:
+    """Return why Frazil reads and not the jar, by the setting `reader`; None if the jar reads.
+
+    A `reason` of the caller comes first. Raise BadRequest if the jar is requested and cannot read.
+    """
+    if context.settings.reader == "own":
+        return "as requested"
+    own_reason = reason or why_not(context, table, schema, columns)
+    if own_reason is not None and context.settings.reader == "jar":
+        raise BadRequest(f"{table}: the reader `jar` was requested, but {own_reason}")
+    return own_reason
+
+
 def why_not(context: Context, table: Table, schema: StructType, columns: StructType) -> str | None:
     """Return why the jar cannot read `columns` of a table that had `schema`; None if it can.
 
@@ -157,11 +163,6 @@ def _dropped_partition(table: Table, columns: StructType) -> str | None:
                 name = dropped[part["source-id"]]
                 return f"column {name}, which was dropped, is lost to Iceberg's runtime"
     return None
-
-
-def check_forced(reason: str | None, table: Table) -> None:
-    if reason is not None:
-        raise BadRequest(f"{table}: the reader `jar` was requested, but {reason}")
 
 
 def _unreadable(type_: Type) -> Type | None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import partial, reduce
-from typing import Final
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -21,14 +21,14 @@ from frazil.client.declare.client_table import Table
 from frazil.datafiles.portable_table import PortableTable
 from frazil.datafiles.reading.file_storage import is_local, storage_of
 from frazil.datafiles.reading.scan_tasks import ScanTask, split_tasks
-from frazil.datafiles.reading.task_reader import read_tasks_for_spark, with_metadata
+from frazil.datafiles.reading.task_reader import ScanReading, with_metadata
 from frazil.spark.core.context import LOGGER, Context, dealt_out
 from frazil.spark.core.name_matching import quoted
 from frazil.spark.schema.frame_fitting import is_always_named_so
 from frazil.spark.schema.spark_types import FLAT_TYPES, spark_schema, spark_type
 from frazil.values.name_mapping import NAME_MAPPING_PROPERTY
 from frazil.values.type_json import parse_struct
-from frazil.values.types import ListType, MapType, NestedField, StructType, Type, child_fields
+from frazil.values.types import NestedField, StructType, child_fields
 
 SPLIT_BYTES: Final = 16 << 20
 """How much an Arrow task should read."""
@@ -166,24 +166,9 @@ def _without_ids(field: NestedField) -> Column:
     column = F.col(quoted(field.name))
     if field.type.is_nested or field.doc is None:
         # Spark 4.0 ignores empty metadata in an alias; a cast has no metadata.
-        column = column.cast(spark_type(_optional(field.type)))
+        type_: Any = spark_type(field.type)
+        column = column.cast(type_.toNullable() if field.type.is_nested else type_)
     return column.alias(field.name, metadata={} if field.doc is None else {"comment": field.doc})
-
-
-def _optional(type_: Type) -> Type:
-    """Return the type as Spark reads it, with nothing required."""
-    if isinstance(type_, StructType):
-        return StructType(tuple(_optional_field(field) for field in type_.fields))
-    if isinstance(type_, ListType):
-        return ListType(_optional_field(type_.element))
-    if isinstance(type_, MapType):
-        key = replace(type_.key, type=_optional(type_.key.type))
-        return MapType(key, _optional_field(type_.value))
-    return type_
-
-
-def _optional_field(field: NestedField) -> NestedField:
-    return replace(field, required=False, type=_optional(field.type))
 
 
 def _path_style(path: str) -> str:
@@ -210,11 +195,10 @@ def _arrow_frame(context: Context, scan: OwnScan, tasks: Sequence[ScanTask]) -> 
     count = min(len(parts), 1 + total // SPLIT_BYTES, _MAX_PARTITIONS)
     texts = pa.array([task.to_json().decode() for task in parts], pa.string())
     frame = dealt_out(context.spark, "task", texts, count)
-    run = partial(
-        read_tasks_for_spark,
-        table=PortableTable.of(scan.table),
-        storage=storage_of(scan.table.config),
-        columns=scan.columns,
-        metadata_columns=tuple(scan.metadata_columns),
+    reading = ScanReading(
+        PortableTable.of(scan.table),
+        storage_of(scan.table.config),
+        scan.columns,
+        tuple(scan.metadata_columns),
     )
-    return frame.mapInArrow(run, spark_schema(scan.result))
+    return frame.mapInArrow(reading, spark_schema(scan.result))

@@ -7,7 +7,7 @@ refuses null with an error that names it. To set a field, its struct is built ag
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import pyspark.sql.types as st
@@ -128,15 +128,17 @@ class Rows:
         # One analysis by Spark gives the types of all expressions.
         named = [leaf.alias(f"_{position}") for position, leaf in enumerate(leaves)]
         types = self.frame.select(*named).schema.fields if named else []
-        fitting = _Fitting(dict(zip(map(id, leaves), types, strict=True)), self.case_sensitive)
+        rules = _StoreRules(
+            NameMatcher(self.case_sensitive), dict(zip(map(id, leaves), types, strict=True))
+        )
         columns = [
-            fitting.column(field, tree[field.name], self._old_value(field), field.name)
+            rules.column(field, tree[field.name], self._old_value(field), field.name)
             if field.name in tree
             else otherwise(field)
             for field in self.schema.fields
         ]
-        if fitting.fitter.problems:
-            raise BadRequest(f"{self.table}: {'; '.join(fitting.fitter.problems)}")
+        if rules.problems:
+            raise BadRequest(f"{self.table}: {'; '.join(rules.problems)}")
         return columns
 
 
@@ -156,43 +158,14 @@ def _default_of(target: NestedField) -> Column:
     return literal(target.type, target.write_default)
 
 
-@dataclass(frozen=True)
-class _Fitting:
-    types: Mapping[int, st.StructField]
-    """Types of the assigned expressions, by the expression's `id`."""
-    case_sensitive: bool
-    fitter: _StoreRules = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "fitter", _StoreRules(NameMatcher(self.case_sensitive)))
-
-    def column(self, target: NestedField, node: Any, old_value: Column, path: str) -> Column:
-        if isinstance(node, dict):
-            return self._struct(target, node, old_value, path)
-        type_ = self.types[id(node)]
-        source = FittedSource(node, type_.dataType, type_.nullable, type_.name)
-        return self.fitter.field(source, target, path)[0]
-
-    def _struct(
-        self, target: NestedField, tree: Mapping[str, Any], old_value: Column, path: str
-    ) -> Column:
-        """Build the struct: fields that are not set keep their values, or null if it was null."""
-        assert isinstance(target.type, StructType)
-        parts = []
-        for child in target.type.fields:
-            column = old_value.getField(child.name)
-            if child.name in tree:
-                column = self.column(child, tree[child.name], column, f"{path}.{child.name}")
-            parts.append(column.alias(child.name))
-        return fn.struct(*parts)
-
-
 class _StoreRules(ColumnFitter):
     """Stores one value: fields of structs are matched by name, and all must be present."""
 
-    def __init__(self, names: NameMatcher) -> None:
+    def __init__(self, names: NameMatcher, types: Mapping[int, st.StructField]) -> None:
+        """Create it; `types` are those of the assigned expressions, by the expression's `id`."""
         super().__init__()
         self._names = names
+        self._types = types
 
     def match(self, found: st.StructType, target: StructType, path: str) -> list[int | None]:
         positions = self._names.positions(found.names, path)
@@ -211,3 +184,25 @@ class _StoreRules(ColumnFitter):
 
     def assign(self, found: st.DataType, target: Type) -> Assignment:
         return assignment(found, spark_type(target), "ansi")
+
+    # --- assigned values ------------------------------------------------------------------------
+
+    def column(self, target: NestedField, node: Any, old_value: Column, path: str) -> Column:
+        if isinstance(node, dict):
+            return self._built(target, node, old_value, path)
+        type_ = self._types[id(node)]
+        source = FittedSource(node, type_.dataType, type_.nullable, type_.name)
+        return self.field(source, target, path)[0]
+
+    def _built(
+        self, target: NestedField, tree: Mapping[str, Any], old_value: Column, path: str
+    ) -> Column:
+        """Build the struct: fields that are not set keep their values, or null if it was null."""
+        assert isinstance(target.type, StructType)
+        parts = []
+        for child in target.type.fields:
+            column = old_value.getField(child.name)
+            if child.name in tree:
+                column = self.column(child, tree[child.name], column, f"{path}.{child.name}")
+            parts.append(column.alias(child.name))
+        return fn.struct(*parts)

@@ -1,4 +1,7 @@
-"""Writes a frame of changed rows in one pass: tasks write new rows and note which old ones go.
+"""Writes a frame of changed rows in one pass, and removes the old rows from their files.
+
+Tasks write new rows and note which old ones go. Then copies replace the files, or delete files are
+added.
 
 The frame has one line for each target row that a statement affects and for each row that it
 inserts:
@@ -17,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Final
 from zlib import crc32
@@ -25,10 +29,12 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from frazil.client.declare.client_table import Table
+from frazil.client.rows import row_removal
+from frazil.client.rows.row_removal import Item, Work, WrittenDeletes, run_locally, shares
 from frazil.datafiles.arrow.metadata_columns import FILE, MIN_FORMAT_VERSION, POSITION, ROW_ID
 from frazil.datafiles.footers.files_from_parquet import DataFile
 from frazil.datafiles.portable_table import PortableTable
@@ -38,6 +44,7 @@ from frazil.datafiles.reading.row_positions import (
     Positions,
     unite,
 )
+from frazil.datafiles.reading.scan_tasks import DeletedRows
 from frazil.datafiles.writing.changes_writer import (
     DELETE,
     WRITE,
@@ -48,13 +55,20 @@ from frazil.datafiles.writing.changes_writer import (
     decode_positions,
 )
 from frazil.spark.core.borrowed_settings import session_settings
-from frazil.spark.core.context import Context
-from frazil.spark.executor.worker_tasks import RESULT_SCHEMA, arrow_task, task_name
+from frazil.spark.core.context import Context, dealt_out
+from frazil.spark.executor.worker_tasks import RESULT_SCHEMA, arrow_task, share_task, task_name
 from frazil.spark.writing.frame_writer import WriteOptions, WritePlan
 from frazil.spark.writing.write_commit import WriteFolder
 from frazil.wire.errors import BadRequest, FrazilError
 
 _CODE, _PATH = "__frazil_code", "__frazil_path"
+_MAX_LOCAL_GROUPS: Final = 256
+"""More than for copies, since few bytes are written for each group."""
+_SHARE_BYTES: Final = 32 << 20
+"""The least work of a task: starting a task for less does not pay."""
+_MAX_SHARES: Final = 10_000
+_MAX_LOCAL_ITEMS: Final = 32
+MAX_LOCAL_BYTES: Final = 96 << 20
 _UNWRITTEN: Final = frozenset({DELETE, WRITE, FILE, POSITION, ROW_ID})
 
 
@@ -177,7 +191,14 @@ def _changed_rows(
     check_cardinality: bool,
 ) -> ChangedRows:
     if check_cardinality:
-        _refuse_double_matches(unite(chain(deleted.values(), matched)).values())
+        for file in unite(chain(deleted.values(), matched)).values():
+            if file.duplicate is not None:
+                raise BadRequest(
+                    "MERGE: a row of the target is matched by more than one row of the source, so "
+                    "that it is not clear what becomes of it: make the source's keys unique, or "
+                    "narrow the ON condition. The row is at position "
+                    f"{file.duplicate} of {file.file_path}"
+                )
     return ChangedRows(
         files,
         {path: file.positions for path, file in deleted.items()},
@@ -186,11 +207,45 @@ def _changed_rows(
     )
 
 
-def _refuse_double_matches(files: Iterable[FilePositions]) -> None:
-    for file in files:
-        if file.duplicate is not None:
-            raise BadRequest(
-                "MERGE: a row of the target is matched by more than one row of the source, so that "
-                "it is not clear what becomes of it: make the source's keys unique, or narrow the "
-                f"ON condition. The row is at position {file.duplicate} of {file.file_path}"
-            )
+# --- removal of rows ------------------------------------------------------------------------------
+# A job costs more than copying a small file, so little work is done in the driver. Both run the
+# same code on the same encoded items.
+
+
+def copy_files(
+    context: Context, table: Table, touched: Sequence[DeletedRows], folder: WriteFolder
+) -> tuple[DataFile, ...]:
+    """Write the copies; a file whose rows are all deleted has none."""
+    return row_removal.copy_files(table, touched, folder, partial(_run, context.spark))
+
+
+def write_deletes(
+    context: Context, table: Table, touched: Sequence[DeletedRows], folder: WriteFolder
+) -> WrittenDeletes:
+    """Write the deletes of the touched files, each of which has at least one position."""
+    run = partial(_run, context.spark, max_local_items=_MAX_LOCAL_GROUPS)
+    return row_removal.write_deletes(table, touched, folder, run)
+
+
+def _run(
+    spark: SparkSession,
+    work: Work,
+    items: Sequence[Item],
+    *,
+    max_local_items: int = _MAX_LOCAL_ITEMS,
+) -> list[bytes]:
+    """Return all results in any order; the first error ends the work."""
+    total = sum(item.size_in_bytes for item in items)
+    if len(items) <= max_local_items and total <= MAX_LOCAL_BYTES:
+        return run_locally(work, items)
+    return _run_in_tasks(spark, work, items, total)
+
+
+def _run_in_tasks(
+    spark: SparkSession, work: Work, items: Sequence[Item], total_bytes: int
+) -> list[bytes]:
+    count = min(len(items), max(1, total_bytes // _SHARE_BYTES), _MAX_SHARES)
+    encoded = [msgspec.msgpack.encode(share) for share in shares(items, max(count, 2))]
+    frame = dealt_out(spark, "share", pa.array(encoded, pa.binary()), len(encoded))
+    rows = frame.mapInArrow(share_task(work), RESULT_SCHEMA).collect()
+    return [bytes(row[0]) for row in rows]

@@ -7,13 +7,18 @@ has them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal, TypeAlias
 
-from frazil.spark.conditions.sql_columns import ColumnNames
-from frazil.spark.core.name_matching import quoted
+import pyspark.sql.types as st
+
+from frazil.client.declare.client_table import Table
+from frazil.spark.conditions.sql_columns import ColumnNames, name_parts, parse
+from frazil.spark.core.name_matching import NameMatcher, quoted
+from frazil.spark.parse.parsed_statements import BY_SOURCE, MATCHED, NOT_MATCHED
 from frazil.spark.rows.assigned_columns import Assignments, Value
+from frazil.spark.schema.schema_evolution import Evolution, evolve
 from frazil.wire.errors import BadRequest
 
 Star: TypeAlias = Literal["*"]
@@ -22,36 +27,24 @@ STAR: Final[Star] = "*"
 
 
 @dataclass(frozen=True)
-class WhenMatchedUpdate:
-    assignments: Assignments | Star
+class Clause:
+    """A WHEN clause: it updates or inserts rows by its assignments, or else deletes them."""
+
+    kind: str
+    """`MATCHED`, `NOT_MATCHED` or `BY_SOURCE`."""
+    assignments: Assignments | Star | None = None
     condition: Value | None = None
 
+    @property
+    def deletes(self) -> bool:
+        return self.assignments is None
 
-@dataclass(frozen=True)
-class WhenMatchedDelete:
-    condition: Value | None = None
-
-
-@dataclass(frozen=True)
-class WhenNotMatchedInsert:
-    assignments: Assignments | Star
-    condition: Value | None = None
-
-
-@dataclass(frozen=True)
-class WhenNotMatchedBySourceUpdate:
-    assignments: Assignments
-    condition: Value | None = None
-
-
-@dataclass(frozen=True)
-class WhenNotMatchedBySourceDelete:
-    condition: Value | None = None
-
-
-Matched: TypeAlias = WhenMatchedUpdate | WhenMatchedDelete
-NotMatchedBySource: TypeAlias = WhenNotMatchedBySourceUpdate | WhenNotMatchedBySourceDelete
-Clause: TypeAlias = Matched | WhenNotMatchedInsert | NotMatchedBySource
+    def written_values(self, names: ColumnNames) -> Iterator[Value]:
+        """Yield what the rows are made of that the clause writes, except by `*`."""
+        if isinstance(self.assignments, Mapping):
+            yield from self.assignments.values()
+            if self.kind != NOT_MATCHED:
+                yield from kept_columns(self.assignments, names)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,17 +58,9 @@ class Merge:
     evolves: bool = False
     """Whether columns that only the source has are added to the table."""
 
-    @property
-    def matched(self) -> tuple[Matched, ...]:
-        return tuple(clause for clause in self.clauses if isinstance(clause, Matched))
-
-    @property
-    def inserts(self) -> tuple[WhenNotMatchedInsert, ...]:
-        return tuple(clause for clause in self.clauses if isinstance(clause, WhenNotMatchedInsert))
-
-    @property
-    def not_matched_by_source(self) -> tuple[NotMatchedBySource, ...]:
-        return tuple(clause for clause in self.clauses if isinstance(clause, NotMatchedBySource))
+    def of(self, kind: str) -> tuple[Clause, ...]:
+        """Return the clauses of a kind, in their order."""
+        return tuple(clause for clause in self.clauses if clause.kind == kind)
 
     @property
     def checks_cardinality(self) -> bool:
@@ -83,10 +68,9 @@ class Merge:
 
         It is not if rows can only be deleted: a row is deleted once, however often it matches.
         """
-        first, *others = self.matched or (None,)
-        if first is None:
-            return False
-        return bool(others) or isinstance(first, WhenMatchedUpdate) or first.condition is not None
+        matched = self.of(MATCHED)
+        only_deletes = len(matched) == 1 and matched[0].deletes and matched[0].condition is None
+        return bool(matched) and not only_deletes
 
     def expressions(self, names: ColumnNames) -> Iterator[Value]:
         """Yield everything that may read a target row, with the columns that an update keeps."""
@@ -94,12 +78,12 @@ class Merge:
         for clause in self.clauses:
             if clause.condition is not None:
                 yield clause.condition
-            yield from _written_values(clause, names)
+            yield from clause.written_values(names)
 
     def written_values(self, names: ColumnNames) -> Iterator[Value]:
         """Yield what the rows are made of that matches are updated to."""
-        for clause in self.matched:
-            yield from _written_values(clause, names)
+        for clause in self.of(MATCHED):
+            yield from clause.written_values(names)
 
     def check(self) -> None:
         """Refuse what Spark refuses: only the last clause of a kind may have no condition."""
@@ -107,23 +91,11 @@ class Merge:
             raise BadRequest("MERGE: add a WHEN clause")
         if self.target_alias.lower() == self.source_alias.lower():
             raise BadRequest(f"MERGE: target and source are both called {self.target_alias}")
-        kinds: tuple[tuple[str, tuple[Clause, ...]], ...] = (
-            ("MATCHED", self.matched),
-            ("NOT MATCHED", self.inserts),
-            ("NOT MATCHED BY SOURCE", self.not_matched_by_source),
-        )
-        for name, clauses in kinds:
-            if any(clause.condition is None for clause in clauses[:-1]):
-                raise BadRequest(f"MERGE: only the last WHEN {name} may be without a condition")
-
-
-def _written_values(clause: Clause, names: ColumnNames) -> Iterator[Value]:
-    if isinstance(clause, WhenMatchedDelete | WhenNotMatchedBySourceDelete):
-        return
-    if not isinstance(clause.assignments, str):
-        yield from clause.assignments.values()
-        if not isinstance(clause, WhenNotMatchedInsert):
-            yield from kept_columns(clause.assignments, names)
+        for kind in (MATCHED, NOT_MATCHED, BY_SOURCE):
+            if any(clause.condition is None for clause in self.of(kind)[:-1]):
+                raise BadRequest(
+                    f"MERGE: only the last WHEN {kind.upper()} may be without a condition"
+                )
 
 
 def kept_columns(assignments: Assignments, names: ColumnNames) -> Iterator[str]:
@@ -133,3 +105,85 @@ def kept_columns(assignments: Assignments, names: ColumnNames) -> Iterator[str]:
         name = quoted(field.name)
         if not {names.key(field.name), names.key(name)} & assigned:
             yield name
+
+
+# --- WITH SCHEMA EVOLUTION ------------------------------------------------------------------------
+# As in Spark 4.1, all columns of the source count where a clause takes them by `*`, otherwise those
+# that are assigned to a column of their own name. Columns of the table that the source lacks keep
+# their values in an update by `*`, and get their default in an insert by `*`. The commit of the
+# rows also contains the new schema.
+
+PROPERTY: Final = "write.spark.auto-schema-evolution.enabled"
+
+
+def evolved_merge(
+    table: Table, merge: Merge, source: st.StructType, names: NameMatcher
+) -> tuple[Table, Merge, Evolution]:
+    """Return the table with its new schema, and the statement in the columns of that."""
+    if table.properties.get(PROPERTY, "true").lower() == "false":
+        return table, merge, Evolution(table.schema)
+    evolution = evolve(table, _source_columns(merge, source, names), names)
+    if evolution.updates:
+        table = _with_schema(table, evolution)
+    return table, _without_stars(merge, table, source.names, names), evolution
+
+
+def _with_schema(table: Table, evolution: Evolution) -> Table:
+    (schema,) = (
+        update["schema"] for update in evolution.updates if update["action"] == "add-schema"
+    )
+    changed = {
+        "schemas": [*table.metadata["schemas"], schema],
+        "current-schema-id": schema["schema-id"],
+    }
+    return replace(table, metadata={**table.metadata, **changed})
+
+
+def _source_columns(merge: Merge, source: st.StructType, names: NameMatcher) -> st.StructType:
+    # Clauses for rows without a source row cannot read the source.
+    assigning = [clause.assignments for clause in merge.clauses if clause.kind != BY_SOURCE]
+    if STAR in assigning:
+        return source
+    assigned = {
+        names.key(name)
+        for assignments in assigning
+        if isinstance(assignments, Mapping)
+        for name in _assigned_by_name(assignments, merge.source_alias, names)
+    }
+    return st.StructType([field for field in source.fields if names.key(field.name) in assigned])
+
+
+def _assigned_by_name(
+    assignments: Assignments, source_alias: str, names: NameMatcher
+) -> Iterator[str]:
+    """Yield columns that are set to the source's column of the same name."""
+    for name, value in assignments.items():
+        column = _parts(name)
+        source = _parts(value) if isinstance(value, str) else None
+        if column is None or source is None:
+            continue
+        same_name = (source_alias, column[-1])
+        if [*map(names.key, source)] == [*map(names.key, same_name)]:
+            yield column[-1]
+
+
+def _parts(text: str) -> tuple[str, ...] | None:
+    tree: Any = parse(text)
+    return None if tree is None else name_parts(tree)
+
+
+def _without_stars(merge: Merge, table: Table, source: Sequence[str], names: NameMatcher) -> Merge:
+    """Replace each `*` by its assignments if the source lacks columns of the table."""
+    sources = {names.key(name): name for name in source}
+    assignments = {
+        quoted(field.name): quoted(merge.source_alias, sources[names.key(field.name)])
+        for field in table.schema.fields
+        if names.key(field.name) in sources
+    }
+    if len(assignments) == len(table.schema.fields):
+        return merge
+    clauses = (
+        replace(clause, assignments=assignments) if clause.assignments == STAR else clause
+        for clause in merge.clauses
+    )
+    return replace(merge, clauses=tuple(clauses))

@@ -30,9 +30,11 @@ from frazil.spark.conditions.merge_conditions import (
     on_parts,
 )
 from frazil.spark.conditions.sql_columns import ColumnNames
-from frazil.spark.conditions.sql_conditions import filter_of, is_case_sensitive
+from frazil.spark.conditions.sql_conditions import filter_of
 from frazil.spark.conditions.sql_constants import Zone
 from frazil.spark.core.context import Context
+from frazil.spark.core.name_matching import names_of
+from frazil.spark.parse.parsed_statements import BY_SOURCE
 from frazil.spark.rows.merge_clauses import Merge
 from frazil.spark.rows.merge_frames import SOURCE_ROW, source_columns
 from frazil.spark.schema.partition_transforms import transform_column, unix_micros
@@ -56,51 +58,43 @@ _INTEGERS: Final = (st.ByteType, st.ShortType, st.IntegerType, st.LongType)
 _FRACTIONS: Final = (st.FloatType, st.DoubleType)
 
 
-@dataclass(frozen=True)
-class MergeReads:
-    filter: Expression
-    """A filter for at least the rows that the MERGE reads: changing them is a conflict."""
-    source_rows: int | None = None
-    """How many rows the source has, if they were counted."""
+def merge_reads(
+    context: Context, table: Table, merge: Merge, source: DataFrame
+) -> tuple[Expression, int | None]:
+    """Return a filter for at least the rows that the MERGE reads: changing them is a conflict.
 
-
-def merge_reads(context: Context, table: Table, merge: Merge, source: DataFrame) -> MergeReads:
-    """Find out what the MERGE reads; this reads the source.
+    Also return how many rows the source has, if they were counted; this reads the source.
 
     WHEN conditions of matches and inserts do not count, since rows that fail them are read too.
     """
     unmatched = [
         filter_of(context, table, clause.condition, alias=merge.target_alias).expression
-        for clause in merge.not_matched_by_source
+        for clause in merge.of(BY_SOURCE)
     ]
     if not isinstance(merge.on, str):
-        return MergeReads(merge_filter([], always_true(), unmatched))
-    case_sensitive = is_case_sensitive(context)
+        return merge_filter([], always_true(), unmatched), None
+    case_sensitive = names_of(context.spark).case_sensitive
     parts = on_parts(
         merge.on,
         ColumnNames(table.schema, merge.target_alias, case_sensitive),
         SourceNames(source_columns(source), merge.source_alias, case_sensitive),
         Zone(context.time_zone),
     )
-    collected = collected_keys(table, source.alias(merge.source_alias), parts.keys)
-    keys = [key_filter(values) for values in collected.keys]
-    return MergeReads(merge_filter(keys, parts.target_only, unmatched), collected.source_rows)
+    collected, source_rows = collected_keys(table, source.alias(merge.source_alias), parts.keys)
+    return merge_filter(map(key_filter, collected), parts.target_only, unmatched), source_rows
 
 
-@dataclass(frozen=True)
-class CollectedKeys:
-    keys: tuple[KeyValues, ...] = ()
-    source_rows: int | None = None
-    """None where nothing had to be counted."""
-
-
-def collected_keys(table: Table, source: DataFrame, keys: Sequence[Key]) -> CollectedKeys:
+def collected_keys(
+    table: Table, source: DataFrame, keys: Sequence[Key]
+) -> tuple[list[KeyValues], int | None]:
     """Collect the keys of the source, without those that cannot restrict the target.
+
+    Also return the number of its rows; None where nothing had to be counted.
 
     `source` is numbered and has its alias, since the keys' expressions are evaluated on it.
     """
     if not keys:
-        return CollectedKeys()
+        return [], None
     evaluated = source.select(*(fn.expr(key.source) for key in keys))
     sound = [
         _KeyColumn.of(position, key, table)
@@ -108,7 +102,7 @@ def collected_keys(table: Table, source: DataFrame, keys: Sequence[Key]) -> Coll
         if is_sound(key.column.type, field.dataType)
     ]
     if not sound:
-        return CollectedKeys()
+        return [], None
     named = source.select(
         *(column for key in sound for column in key.columns()), fn.col(SOURCE_ROW)
     )
@@ -117,7 +111,7 @@ def collected_keys(table: Table, source: DataFrame, keys: Sequence[Key]) -> Coll
     counted |= _estimates(named, sound, counted)
     sets = [column for key in sound for column in key.sets(counted)]
     collected = named.agg(*sets).collect()[0].asDict() if sets else {}
-    return CollectedKeys(tuple(key.values(counted, collected) for key in sound), counted[_ROWS])
+    return [key.values(counted, collected) for key in sound], counted[_ROWS]
 
 
 def _estimates(
@@ -304,14 +298,12 @@ def decoded(type_: Type, value: Any) -> Any:
 
 def _all_decoded(type_: Type, values: Sequence[Any]) -> frozenset[Any]:
     """Decode values; leave out those that the type cannot have, which equal nothing."""
-    internal = (decoded(type_, value) for value in values)
-    return frozenset(value for value in internal if _is_of(type_, value))
-
-
-def _is_of(type_: Type, value: Any) -> bool:
+    internal = frozenset(decoded(type_, value) for value in values)
     if type_.type_id is TypeId.UUID:
-        return isinstance(value, UUID)
-    return not isinstance(type_, FixedType) or len(value) == type_.length
+        return frozenset(value for value in internal if isinstance(value, UUID))
+    if isinstance(type_, FixedType):
+        return frozenset(value for value in internal if len(value) == type_.length)
+    return internal
 
 
 def _decimal(type_: Type, value: Decimal) -> Decimal:
@@ -327,13 +319,9 @@ def _uuid(_: Type, text: str) -> UUID | str:
     return value if str(value) == text else text
 
 
-def _bytes(_: Type, value: bytearray) -> bytes:
-    return bytes(value)
-
-
 _DECODERS: Final[dict[TypeId, Callable[[Type, Any], Any]]] = {
     TypeId.DECIMAL: _decimal,
     TypeId.UUID: _uuid,
-    TypeId.BINARY: _bytes,
-    TypeId.FIXED: _bytes,
+    TypeId.BINARY: lambda _, value: bytes(value),
+    TypeId.FIXED: lambda _, value: bytes(value),
 }

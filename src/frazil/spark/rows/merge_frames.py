@@ -6,7 +6,7 @@ applies is its action, a number. All columns of the result depend on that number
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import Final, NamedTuple, TypeAlias
@@ -21,23 +21,16 @@ from frazil.datafiles.writing.changes_writer import DELETE, WRITE
 from frazil.spark.conditions.sql_columns import ColumnNames, qualified
 from frazil.spark.conditions.sql_conditions import needed_columns
 from frazil.spark.core.name_matching import NameMatcher, quoted
+from frazil.spark.parse.parsed_statements import BY_SOURCE, MATCHED, NOT_MATCHED
 from frazil.spark.rows.assigned_columns import Rows, expression
 from frazil.spark.rows.changed_rows import FileCodes
-from frazil.spark.rows.merge_clauses import (
-    STAR,
-    Clause,
-    Merge,
-    WhenMatchedDelete,
-    WhenMatchedUpdate,
-    WhenNotMatchedBySourceDelete,
-    WhenNotMatchedInsert,
-)
+from frazil.spark.rows.merge_clauses import STAR, Clause, Merge
 from frazil.spark.schema.spark_types import spark_type
 
 SOURCE_ROW: Final = "__frazil_source"
 """The number of a source row; null in a row of a join that has no source row."""
 _ACTION: Final = "__frazil_action"
-MATCHED: Final = "__frazil_matched"
+MATCHED_ROW: Final = "__frazil_matched"
 """The number of the source row, in a stored match."""
 CHOSEN: Final = "__frazil_chosen"
 """The number of the chosen clause, in a stored match."""
@@ -99,13 +92,13 @@ class MergeFrames:
         An outer join needs all target rows of one key in one task. The matches of a small source
         are few, and the source rows without a match follow from their numbers.
         """
-        merge = self.merge
-        return self.is_small_source and bool(merge.inserts) and not merge.not_matched_by_source
+        kinds = {clause.kind for clause in self.merge.clauses}
+        return self.is_small_source and NOT_MATCHED in kinds and BY_SOURCE not in kinds
 
     def changes(self) -> DataFrame:
         """Return all changed rows, from one join."""
         merge = self.merge
-        how = _JOINS[bool(merge.inserts), bool(merge.not_matched_by_source)]
+        how = _JOINS[bool(merge.of(NOT_MATCHED)), bool(merge.of(BY_SOURCE))]
         return self._changes(self._target().join(self._sent(), expression(merge.on), how))
 
     def matches(self, codes: FileCodes) -> DataFrame:
@@ -116,7 +109,7 @@ class MergeFrames:
         """
         merge = self.merge
         rows = self._target().join(self._sent(), expression(merge.on), "inner")
-        number = fn.col(quoted(merge.source_alias, SOURCE_ROW)).alias(MATCHED)
+        number = fn.col(quoted(merge.source_alias, SOURCE_ROW)).alias(MATCHED_ROW)
         columns = [
             codes.code(_of_target(merge, name)).alias(FILE)
             if name == FILE
@@ -147,7 +140,7 @@ class MergeFrames:
         number = fn.col(quoted(merge.source_alias, SOURCE_ROW))
         stored = matches.alias(merge.target_alias)
         source = self.source.alias(merge.source_alias)
-        rows = source.join(stored, number == _of_target(merge, MATCHED), "left")
+        rows = source.join(stored, number == _of_target(merge, MATCHED_ROW), "left")
         inserts = _action(merge, self._numbered(inserts=True))
         acting = rows.withColumn(_ACTION, fn.coalesce(_of_target(merge, CHOSEN), inserts))
         written = self._written_rows(acting, self._numbered())
@@ -166,10 +159,13 @@ class MergeFrames:
         """
         merge = self.merge
         inserts_all = [
-            clause.assignments == STAR and clause.condition is None for clause in merge.inserts
+            clause.assignments == STAR and clause.condition is None
+            for clause in merge.of(NOT_MATCHED)
         ]
-        updates = [clause for clause in merge.matched if isinstance(clause, WhenMatchedUpdate)]
-        if inserts_all != [True] or not all(clause.assignments == STAR for clause in updates):
+        updates_all = all(
+            clause.deletes or clause.assignments == STAR for clause in merge.of(MATCHED)
+        )
+        if inserts_all != [True] or not updates_all:
             return None
         names = NameMatcher(self.case_sensitive)
         by_key = {names.key(field.name): field for field in self.source.schema.fields}
@@ -192,7 +188,7 @@ class MergeFrames:
         return [
             number
             for number, clause in enumerate(self.merge.clauses, start=1)
-            if isinstance(clause, WhenMatchedUpdate)
+            if clause.kind == MATCHED and not clause.deletes
         ]
 
     def _target(self) -> DataFrame:
@@ -227,7 +223,7 @@ class MergeFrames:
         return [
             (number, self._resolved(clause))
             for number, clause in enumerate(self.merge.clauses, start=1)
-            if inserts is None or isinstance(clause, WhenNotMatchedInsert) == inserts
+            if inserts is None or (clause.kind == NOT_MATCHED) == inserts
         ]
 
     def _written_rows(self, acting: DataFrame, numbered: Sequence[Numbered]) -> list[WrittenRow]:
@@ -241,14 +237,12 @@ class MergeFrames:
         )
         rows, stars = [], []
         for number, clause in numbered:
-            if isinstance(clause, WhenMatchedDelete | WhenNotMatchedBySourceDelete):
-                continue
             if clause.assignments == STAR:
                 stars.append(number)
-            elif isinstance(clause, WhenNotMatchedInsert):
-                rows.append(WrittenRow((number,), assigned.inserted(clause.assignments)))
-            else:
-                rows.append(WrittenRow((number,), assigned.updated(clause.assignments)))
+            elif isinstance(clause.assignments, Mapping):
+                inserts = clause.kind == NOT_MATCHED
+                columns = (assigned.inserted if inserts else assigned.updated)(clause.assignments)
+                rows.append(WrittenRow((number,), columns))
         if stars:
             columns = assigned.all_from(self.merge.source_alias, source_columns(self.source))
             rows.append(WrittenRow(tuple(stars), columns))
@@ -256,16 +250,16 @@ class MergeFrames:
 
     def _resolved(self, clause: Clause) -> Clause:
         """Return the clause with aliases before its names, if it sees one side only."""
-        if isinstance(clause, WhenMatchedUpdate | WhenMatchedDelete):
+        if clause.kind == MATCHED:
             return clause
-        inserts = isinstance(clause, WhenNotMatchedInsert)
+        inserts = clause.kind == NOT_MATCHED
         alias = self.merge.source_alias if inserts else self.merge.target_alias
         columns = source_columns(self.source) if inserts else self.target.columns
         name = partial(qualified, alias=alias, columns=columns, case_sensitive=self.case_sensitive)
         condition = None if clause.condition is None else name(clause.condition)
-        if isinstance(clause, WhenNotMatchedBySourceDelete) or clause.assignments == STAR:
-            return replace(clause, condition=condition)
-        values = {column: name(value) for column, value in clause.assignments.items()}
+        values = clause.assignments
+        if isinstance(values, Mapping):
+            values = {column: name(value) for column, value in values.items()}
         return replace(clause, condition=condition, assignments=values)
 
 
@@ -290,9 +284,9 @@ def _action(merge: Merge, clauses: Sequence[Numbered]) -> Column:
 
 
 def _applies(merge: Merge, clause: Clause) -> Column:
-    if isinstance(clause, WhenNotMatchedInsert):
+    if clause.kind == NOT_MATCHED:
         kind = ~_has_target(merge)
-    elif isinstance(clause, WhenMatchedUpdate | WhenMatchedDelete):
+    elif clause.kind == MATCHED:
         kind = _has_target(merge) & _has_source()
     else:
         kind = ~_has_source()
@@ -322,7 +316,7 @@ def _columns(
 
 def _marks(clauses: Sequence[Numbered], written: Sequence[WrittenRow]) -> list[Column]:
     """Return the columns that say which rows are deleted and which are written."""
-    deletes = [number for number, clause in clauses if not isinstance(clause, WhenNotMatchedInsert)]
+    deletes = [number for number, clause in clauses if clause.kind != NOT_MATCHED]
     marks = [_is_any(deletes).alias(DELETE)]
     if written:
         marks.append(_is_any([number for row in written for number in row.numbers]).alias(WRITE))

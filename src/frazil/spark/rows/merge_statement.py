@@ -29,23 +29,14 @@ from frazil.spark.conditions.sql_conditions import needed_columns
 from frazil.spark.core.context import Context
 from frazil.spark.core.name_matching import names_of
 from frazil.spark.core.statement_runs import Result, Target, run_statement
+from frazil.spark.parse.parsed_statements import BY_SOURCE, MATCHED, NOT_MATCHED
 from frazil.spark.rows.assigned_columns import Assignments, Value
 from frazil.spark.rows.changed_rows import ChangedRows, FileCodes, deletes_of
-from frazil.spark.rows.merge_clauses import (
-    STAR,
-    Clause,
-    Merge,
-    WhenMatchedDelete,
-    WhenMatchedUpdate,
-    WhenNotMatchedBySourceDelete,
-    WhenNotMatchedBySourceUpdate,
-    WhenNotMatchedInsert,
-)
-from frazil.spark.rows.merge_evolution import evolved_merge
+from frazil.spark.rows.merge_clauses import STAR, Clause, Merge, evolved_merge
 from frazil.spark.rows.merge_filter import merge_reads
 from frazil.spark.rows.merge_frames import (
     CHOSEN,
-    MATCHED,
+    MATCHED_ROW,
     SOURCE_ROW,
     MergeFrames,
     numbered_source,
@@ -83,31 +74,31 @@ class MergeBuilder:
         return replace(self, merge=replace(self.merge, clauses=(*self.merge.clauses, clause)))
 
     def when_matched_update(self, set: Assignments, condition: Value | None = None) -> MergeBuilder:
-        return self.when(WhenMatchedUpdate(dict(set), condition))
+        return self.when(Clause(MATCHED, dict(set), condition))
 
     def when_matched_update_all(self, condition: Value | None = None) -> MergeBuilder:
         """Set every column to the source's column of that name, like UPDATE SET *."""
-        return self.when(WhenMatchedUpdate(STAR, condition))
+        return self.when(Clause(MATCHED, STAR, condition))
 
     def when_matched_delete(self, condition: Value | None = None) -> MergeBuilder:
-        return self.when(WhenMatchedDelete(condition))
+        return self.when(Clause(MATCHED, None, condition))
 
     def when_not_matched_insert(
         self, values: Assignments, condition: Value | None = None
     ) -> MergeBuilder:
         """Insert a row; columns without a value get their default, or null."""
-        return self.when(WhenNotMatchedInsert(dict(values), condition))
+        return self.when(Clause(NOT_MATCHED, dict(values), condition))
 
     def when_not_matched_insert_all(self, condition: Value | None = None) -> MergeBuilder:
-        return self.when(WhenNotMatchedInsert(STAR, condition))
+        return self.when(Clause(NOT_MATCHED, STAR, condition))
 
     def when_not_matched_by_source_update(
         self, set: Assignments, condition: Value | None = None
     ) -> MergeBuilder:
-        return self.when(WhenNotMatchedBySourceUpdate(dict(set), condition))
+        return self.when(Clause(BY_SOURCE, dict(set), condition))
 
     def when_not_matched_by_source_delete(self, condition: Value | None = None) -> MergeBuilder:
-        return self.when(WhenNotMatchedBySourceDelete(condition))
+        return self.when(Clause(BY_SOURCE, None, condition))
 
     def execute(self, **options: Any) -> Result:
         """Run the MERGE; the options are those of `row_statement`, without an alias."""
@@ -148,14 +139,14 @@ def _run(attempt: RowAttempt, merge: Merge, source: Staged, *, own_conflicts: bo
     """Run an attempt; with `own_conflicts` the filter of what it reads decides about conflicts."""
     if merge.evolves:
         columns = source_schema(source.frame)
-        evolved = evolved_merge(attempt.table, merge, columns, names_of(attempt.context.spark))
-        attempt = replace(attempt, table=evolved.table, evolution=evolved.evolution)
-        merge = evolved.merge
-    reads = merge_reads(attempt.context, attempt.table, merge, source.frame)
-    conflicts = reads.filter if own_conflicts else attempt.conflict_filter
-    attempt = replace(attempt, reads=reads.filter, conflict_filter=conflicts)
+        names = names_of(attempt.context.spark)
+        table, merge, evolution = evolved_merge(attempt.table, merge, columns, names)
+        attempt = replace(attempt, table=table, evolution=evolution)
+    reads, source_rows = merge_reads(attempt.context, attempt.table, merge, source.frame)
+    conflicts = reads if own_conflicts else attempt.conflict_filter
+    attempt = replace(attempt, reads=reads, conflict_filter=conflicts)
     reads_nothing = isinstance(attempt.reads, AlwaysFalse)
-    if reads_nothing and not merge.inserts and not attempt.evolution.updates:
+    if reads_nothing and not merge.of(NOT_MATCHED) and not attempt.evolution.updates:
         return attempt.nothing()
     frames = MergeFrames(
         attempt.table,
@@ -167,7 +158,7 @@ def _run(attempt: RowAttempt, merge: Merge, source: Staged, *, own_conflicts: bo
         source.frame,
         case_sensitive=attempt.names.case_sensitive,
         lineage=attempt.has_lineage,
-        is_small_source=is_small(source.frame.schema, reads.source_rows),
+        is_small_source=is_small(source.frame.schema, source_rows),
     )
     if not frames.matches_first:
         return attempt.run(frames.changes(), check_cardinality=merge.checks_cardinality)
@@ -177,7 +168,7 @@ def _run(attempt: RowAttempt, merge: Merge, source: Staged, *, own_conflicts: bo
         writing(attempt.context, attempt.table) as write,
         staged(attempt.context, frames.matches(codes), attempt.table) as matches,
     ):
-        stored = _StoredMatches(attempt, frames, source, reads.source_rows or 0, matches, codes)
+        stored = _StoredMatches(attempt, frames, source, source_rows or 0, matches, codes)
         return attempt.commit(write, stored.changes(write), tasks)
 
 
@@ -194,7 +185,7 @@ class _StoredMatches:
     """Codes of all files that matches can be in."""
 
     def changes(self, write: Write) -> ChangedRows:
-        names = [*_LOCATION, MATCHED, CHOSEN, *([ROW_ID] if self.frames.lineage else [])]
+        names = [*_LOCATION, MATCHED_ROW, CHOSEN, *([ROW_ID] if self.frames.lineage else [])]
         matches = self.matches.read_here(names, MAX_COLLECTED_ROWS)
         checks = self.frames.merge.checks_cardinality
         if matches is None:
@@ -226,7 +217,7 @@ class _StoredMatches:
 
     def _are_few(self, matches: pa.Table) -> bool:
         """Decide by number and by bytes, since texts may be of any length."""
-        _, times = np.unique(matches.column(MATCHED).to_numpy(), return_counts=True)
+        _, times = np.unique(matches.column(MATCHED_ROW).to_numpy(), return_counts=True)
         unmatched = self.source_rows - len(times)
         schema = spark_schema(self.attempt.table.schema)
         if not is_small(schema, matches.num_rows + unmatched):
@@ -283,7 +274,7 @@ def upserted_rows(
     """
     source_numbers = numbers.to_numpy()
     order = np.argsort(source_numbers, kind="stable")
-    matched_numbers = matches.column(MATCHED).to_numpy()
+    matched_numbers = matches.column(MATCHED_ROW).to_numpy()
     matched = order[np.searchsorted(source_numbers, matched_numbers, sorter=order)]
     is_update = np.isin(matches.column(CHOSEN).to_numpy(), updates)
     is_new = np.ones(len(source_numbers), dtype=bool)

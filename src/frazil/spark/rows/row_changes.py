@@ -12,7 +12,7 @@ table's name without the namespace.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame
@@ -20,6 +20,8 @@ from pyspark.sql import functions as fn
 
 from frazil.client.declare.client_table import Table
 from frazil.client.declare.file_operations import Command
+from frazil.client.declare.table_verbs import TableVerbs
+from frazil.client.rows.row_removal import Mode, check_can_delete_rows, mode_of
 from frazil.datafiles.arrow.metadata_columns import (
     FILE,
     LAST_UPDATED,
@@ -27,27 +29,29 @@ from frazil.datafiles.arrow.metadata_columns import (
     POSITION,
     ROW_ID,
 )
-from frazil.datafiles.reading.scan_tasks import ScanTask
+from frazil.datafiles.reading.scan_tasks import DeletedRows, ScanTask
 from frazil.datafiles.writing.changes_writer import WRITE
 from frazil.spark.conditions.iceberg_filters import spark_condition
 from frazil.spark.conditions.sql_columns import ColumnNames
-from frazil.spark.conditions.sql_conditions import (
-    Condition,
-    filter_of,
-    is_case_sensitive,
-    needed_columns,
-)
+from frazil.spark.conditions.sql_conditions import Condition, filter_of, needed_columns
 from frazil.spark.core.context import Context
-from frazil.spark.core.name_matching import quoted
+from frazil.spark.core.name_matching import names_of, quoted
 from frazil.spark.core.statement_runs import Result, Target, complete_options, run_statement
 from frazil.spark.reading.frame_scans import plan_tasks, scan
 from frazil.spark.rows.assigned_columns import Assignments, Rows
-from frazil.spark.rows.changed_rows import ChangedRows, FileCodes, collect_deletes, write_changes
-from frazil.spark.rows.row_commit import Mode, RowCommit, mode_of
+from frazil.spark.rows.changed_rows import (
+    ChangedRows,
+    FileCodes,
+    collect_deletes,
+    copy_files,
+    write_changes,
+    write_deletes,
+)
 from frazil.spark.schema.schema_evolution import Evolution
 from frazil.spark.writing.frame_writer import WriteOptions
-from frazil.spark.writing.write_commit import Write, writing
-from frazil.wire.errors import BadRequest
+from frazil.spark.writing.write_commit import Write, commit_files, writing
+from frazil.wire.declared_content import DeclaredContentFile
+from frazil.wire.errors import BadRequest, FrazilError
 from frazil.wire.expressions import AlwaysFalse, Expression
 from frazil.wire.filter_builders import Filter, expression_of
 
@@ -93,29 +97,22 @@ def row_statement(
     if unknown:
         raise BadRequest(f"{command}: no option {', '.join(unknown)}; there are {', '.join(known)}")
     commit_options = {name: options.pop(name) for name in _COMMIT_OPTIONS if name in options}
-    return RowStatement(
-        context=context,
-        target=target,
-        command=command,
-        where=where,
-        commit_options=commit_options,
-        **options,
-    )
+    return RowStatement(context, target, command, where, commit_options, **options)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class RowStatement:
     """What DELETE, UPDATE or MERGE is asked to do, independent of the table's state."""
 
     context: Context
     target: Target
     command: Command
-    where: Condition | None = None
+    where: Condition | None
+    commit_options: Mapping[str, Any]
     alias: str | None = None
     mode: str | None = None
     conflict_filter: Filter | None = None
     options: WriteOptions | None = None
-    commit_options: Mapping[str, Any] = field(default_factory=dict)
 
     def attempt(self) -> RowAttempt:
         """Load the table and pin its snapshot."""
@@ -145,9 +142,20 @@ class RowStatement:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RowAttempt(RowCommit):
+class RowAttempt:
     """One run of a statement, on the table as it was loaded for the run."""
 
+    context: Context
+    table: Table
+    snapshot_id: int | None
+    """The snapshot that is read, and the base of the commit; None before the first snapshot."""
+    command: Command
+    mode: Mode
+    conflict_filter: Expression
+    options: Mapping[str, Any]
+    """Branch, summary, isolation and the like, as the client takes them."""
+    evolution: Evolution
+    """How the table's schema changes in the same commit; `table` has the new schema already."""
     alias: str
     condition: Condition | None
     reads: Expression
@@ -162,7 +170,8 @@ class RowAttempt(RowCommit):
 
     @property
     def names(self) -> ColumnNames:
-        return ColumnNames(self.table.schema, self.alias, is_case_sensitive(self.context))
+        case_sensitive = names_of(self.context.spark).case_sensitive
+        return ColumnNames(self.table.schema, self.alias, case_sensitive)
 
     def tasks(self) -> Mapping[str, ScanTask]:
         """Plan every file that the scan may read, by the file's path."""
@@ -191,9 +200,9 @@ class RowAttempt(RowCommit):
             condition = spark_condition(condition, self.table.schema)
         return rows if condition is None else rows.where(condition)
 
-    def row_location(self) -> list[Column]:
-        """Return the columns that say which file and position a row was read from."""
-        return [fn.col(quoted(self.alias, name)) for name in (FILE, POSITION)]
+    def columns(self, *names: str) -> list[Column]:
+        """Return columns of the rows, such as the metadata columns."""
+        return [fn.col(quoted(self.alias, name)) for name in names]
 
     def run(self, frame: DataFrame, *, check_cardinality: bool = False) -> Result:
         """Write and commit what the frame of changed rows describes."""
@@ -222,6 +231,71 @@ class RowAttempt(RowCommit):
             check_cardinality=check_cardinality,
         )
 
+    # --- commit ---------------------------------------------------------------------------------
+
+    def nothing(self) -> Result:
+        return Result(commit=None, operation=self.command, mode=self.mode)
+
+    def commit(self, write: Write, changes: ChangedRows, tasks: Mapping[str, ScanTask]) -> Result:
+        """Commit the changes; `tasks` has the plan of every file that the scan may have read."""
+        touched = [
+            DeletedRows(_task(tasks, path), positions)
+            for path, positions in changes.deleted.items()
+        ]
+        if not touched and not changes.files and not self.evolution.updates:
+            return self.nothing()
+        paths = [file.file_path for file in touched]
+        checks = {
+            "base_snapshot_id": self.snapshot_id,
+            "conflict_filter": self.conflict_filter,
+            "command": self.command,
+            **self.options,
+        }
+        added: Sequence[DeclaredContentFile]
+        if self.mode is Mode.MERGE_ON_READ:
+            if touched:
+                check_can_delete_rows(self.table, self.command)
+            deletes = write_deletes(self.context, self.table, touched, write.folder)
+            added, removed = (*changes.files, *deletes.added), len(deletes.removed)
+            checks |= {"remove_deletes": deletes.removed, "referenced_data_files": paths}
+
+            def declare(table: TableVerbs[Any]) -> Any:
+                return table.row_delta(changes.files, deletes.added, **checks)
+
+        else:
+            copies = copy_files(self.context, self.table, touched, write.folder)
+            files = (*changes.files, *copies)
+            added, removed = files, len(paths)
+
+            def declare(table: TableVerbs[Any]) -> Any:
+                return table.overwrite_files(files, paths, **checks)
+
+        commit = commit_files(
+            write,
+            self.context,
+            self.table,
+            self.evolution,
+            added,
+            declare,
+            even_empty=self.mode is not Mode.MERGE_ON_READ and bool(paths),
+        )
+        return Result(
+            commit=commit,
+            operation=self.command,
+            mode=self.mode,
+            rows_written=changes.rows_written,
+            rows_deleted=changes.rows_deleted,
+            files_added=len(added),
+            files_removed=removed,
+        )
+
+
+def _task(tasks: Mapping[str, ScanTask], path: str) -> ScanTask:
+    task = tasks.get(path)
+    if task is None:
+        raise FrazilError(f"the scan has read {path}, which is missing in the catalog's plan")
+    return task
+
 
 def _check_lineage_names(table: Table) -> None:
     """Refuse own columns with the names of the lineage columns that rewritten rows get."""
@@ -244,7 +318,7 @@ def _delete(attempt: RowAttempt) -> Result:
         return _remove_files(attempt, len(tasks))
     columns = needed_columns([attempt.condition], attempt.names)
     frame = attempt.matching(columns, lineage=False)
-    return attempt.run_deletes(frame.select(*attempt.row_location()), tasks)
+    return attempt.run_deletes(frame.select(*attempt.columns(FILE, POSITION)), tasks)
 
 
 def _remove_files(attempt: RowAttempt, files: int) -> Result:
@@ -280,6 +354,5 @@ def _update(attempt: RowAttempt, assignments: Assignments) -> Result:
         column.alias(field.name)
         for column, field in zip(rows.updated(assignments), schema.fields, strict=True)
     ]
-    lineage = [fn.col(quoted(attempt.alias, ROW_ID))] if attempt.has_lineage else []
-    location = attempt.row_location()
-    return attempt.run(frame.select(*columns, *location, *lineage, fn.lit(True).alias(WRITE)))
+    location = attempt.columns(FILE, POSITION, *([ROW_ID] if attempt.has_lineage else []))
+    return attempt.run(frame.select(*columns, *location, fn.lit(True).alias(WRITE)))

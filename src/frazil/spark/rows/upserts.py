@@ -171,11 +171,12 @@ def _by_equality(statement: FrameStatement, upsert: Upsert) -> Result:
     keys = checked_keys(context, upsert, table, merge_schema=merge_schema)
     fitted = fit(rows.where(~fn.col(_DELETES)).drop(_DELETES), table, merge_schema=merge_schema)
     with writing(context, table) as pending:
+        schema = fitted.evolution.schema
         files = write_rows(
-            context, table, fitted.frame, pending.folder, statement.options, schema=fitted.schema
+            context, table, fitted.frame, pending.folder, statement.options, schema=schema
         )
         deletes = write_equality_deletes(table, rows, keys, pending.folder)
-        if not files and not deletes and not fitted.updates:
+        if not files and not deletes and not fitted.evolution.updates:
             return Result(commit=None, operation=_OPERATION)
         options = complete_options(context, statement.target, statement.commit_options, table)
 
@@ -185,7 +186,9 @@ def _by_equality(statement: FrameStatement, upsert: Upsert) -> Result:
                 files, deletes, command="delete", isolation="snapshot", **options
             )
 
-        commit = commit_files(pending, context, table, fitted, (*files, *deletes), declare)
+        commit = commit_files(
+            pending, context, table, fitted.evolution, (*files, *deletes), declare
+        )
     return Result(
         commit=commit,
         operation=_OPERATION,

@@ -7,7 +7,7 @@ rows of a Python data source have no plan, and Spark cannot cast them: they are 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -39,11 +39,8 @@ class Fitted:
 
     frame: DataFrame
     """The frame with exactly the table's columns, in their order and types."""
-    schema: StructType
-    """The table's schema, with the columns that `mergeSchema` adds."""
-    updates: tuple[Mapping[str, Any], ...] = ()
-    """Updates of the schema, for the commit that adds the rows."""
-    requirements: tuple[Mapping[str, Any], ...] = ()
+    evolution: Evolution
+    """The table's schema with the columns that `mergeSchema` adds, for the commit of the rows."""
 
 
 def fit(frame: DataFrame, table: Table, *, merge_schema: bool = False) -> Fitted:
@@ -57,7 +54,7 @@ def fit(frame: DataFrame, table: Table, *, merge_schema: bool = False) -> Fitted
     columns, changed = rules.fields(_sources(source_type), source_type, evolution.schema, "")
     _raise(rules.problems, str(table))
     fitted = frame.select(*columns) if changed else frame
-    return Fitted(fitted, evolution.schema, evolution.updates, evolution.requirements)
+    return Fitted(fitted, evolution)
 
 
 def mapped(frame: DataFrame, from_schema: StructType, to_schema: StructType) -> DataFrame:

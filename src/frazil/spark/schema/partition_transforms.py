@@ -16,25 +16,14 @@ import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as fn
 
-from frazil.datafiles.footers.footer_partitions import partition_fields
+from frazil.datafiles.footers.footer_partitions import partition_fields_of
 from frazil.datafiles.portable_table import FileTable
-from frazil.datafiles.writing.row_partitions import PARTITION_PREFIX, transformed
+from frazil.datafiles.writing.row_partitions import PARTITION_PREFIX, source_path, transformed
 from frazil.spark.core.name_matching import quoted
 from frazil.spark.schema.spark_types import WITH_ZONE
-from frazil.values import temporal
+from frazil.values import temporal, transforms
 from frazil.values.partition_proof import PartitionField
-from frazil.values.transforms import (
-    Bucket,
-    Day,
-    Hour,
-    Identity,
-    Month,
-    Transform,
-    Truncate,
-    Void,
-    Year,
-)
-from frazil.values.types import DecimalType, FixedType, StructType, Type, TypeId, fields_by_id
+from frazil.values.types import DecimalType, FixedType, StructType, Type, TypeId
 from frazil.wire.errors import BadRequest
 
 _MAX_INT: Final = 2**31 - 1
@@ -56,18 +45,13 @@ def partition_columns(table: FileTable, spec_id: int | None = None) -> dict[str,
     """Return the partition values of each row as `_partition_0` and so on, in the spec's order."""
     return {
         f"{PARTITION_PREFIX}{position}": partition_column(field, table.schema)
-        for position, field in enumerate(spec_fields(table, spec_id))
+        for position, field in enumerate(partition_fields_of(table, spec_id))
     }
-
-
-def spec_fields(table: FileTable, spec_id: int | None = None) -> tuple[PartitionField, ...]:
-    """Return the partition fields of a spec, the default one if `spec_id` is None."""
-    return partition_fields(table.spec(spec_id), fields_by_id(table.schema))
 
 
 def partition_column(field: PartitionField, schema: StructType) -> Column:
     """Return the value of a partition field. It is null if the source column was dropped."""
-    if field.source is None or isinstance(field.transform, Void):
+    if field.source is None or isinstance(field.transform, transforms.Void):
         return fn.lit(None).cast("int")
     source = source_column(schema, field.source_id)
     return transform_column(field.transform, field.source.type, source)
@@ -75,24 +59,13 @@ def partition_column(field: PartitionField, schema: StructType) -> Column:
 
 def source_column(schema: StructType, field_id: int) -> Column:
     """Return the column, or field inside structs, with an ID."""
-    path = _path(schema, field_id)
-    if path is None:
+    path = source_path(schema, field_id)
+    if not path:
         raise BadRequest(f"the schema has no field id {field_id} outside of lists and maps")
     return fn.col(quoted(*path))
 
 
-def _path(schema: StructType, field_id: int) -> tuple[str, ...] | None:
-    for field in schema.fields:
-        if field.field_id == field_id:
-            return (field.name,)
-        if isinstance(field.type, StructType):
-            inner = _path(field.type, field_id)
-            if inner is not None:
-                return (field.name, *inner)
-    return None
-
-
-def transform_column(transform: Transform, type_: Type, column: Column) -> Column:
+def transform_column(transform: transforms.Transform, type_: Type, column: Column) -> Column:
     """Return the transform of a column with an Iceberg type. Null stays null."""
     if not transform.accepts(type_):
         raise BadRequest(f"{transform} does not accept the type {type_}")
@@ -131,31 +104,27 @@ def _date(type_: Type, column: Column) -> Column:
     return fn.date_from_unix_date(days.cast("int"))
 
 
-def _year(_: Transform, type_: Type, column: Column) -> Column:
-    return fn.year(_date(type_, column)) - _EPOCH_YEAR
-
-
-def _month(_: Transform, type_: Type, column: Column) -> Column:
-    date = _date(type_, column)
-    return (fn.year(date) - _EPOCH_YEAR) * 12 + fn.month(date) - 1
-
-
-def _hour(_: Transform, type_: Type, column: Column) -> Column:
+def _hour(_: transforms.Transform, type_: Type, column: Column) -> Column:
     if type_.type_id in _WITHOUT_ZONE:
         return fn.unix_date(column.cast("date")) * 24 + fn.hour(column)
     return _floor_div(fn.unix_micros(column), _MICROS_PER_HOUR).cast("int")
 
 
+def _month(_: transforms.Transform, type_: Type, column: Column) -> Column:
+    date = _date(type_, column)
+    return (fn.year(date) - _EPOCH_YEAR) * 12 + fn.month(date) - 1
+
+
 # --- values -------------------------------------------------------------------------------------
 
 
-def _truncate(transform: Transform, type_: Type, column: Column) -> Column:
+def _truncate(transform: transforms.Transform, type_: Type, column: Column) -> Column:
     """Truncate a value.
 
     The result for the smallest numbers is below the range of the type. It is then of a wider type,
     or Spark reports an overflow.
     """
-    assert isinstance(transform, Truncate)
+    assert isinstance(transform, transforms.Truncate)
     if isinstance(type_, DecimalType):
         return _truncated_decimal(transform, type_, column)
     if type_.type_id in (TypeId.INT, TypeId.LONG):
@@ -164,7 +133,9 @@ def _truncate(transform: Transform, type_: Type, column: Column) -> Column:
     return fn.substring(column, 1, transform.width)
 
 
-def _truncated_decimal(transform: Truncate, type_: DecimalType, column: Column) -> Column:
+def _truncated_decimal(
+    transform: transforms.Truncate, type_: DecimalType, column: Column
+) -> Column:
     if type_.precision == _MAX_PRECISION:
         # Spark loses digits when it subtracts decimals with the maximum precision.
         function = partial(transformed, transform, type_)
@@ -178,8 +149,8 @@ def _truncated_decimal(transform: Truncate, type_: DecimalType, column: Column) 
 # --- buckets ------------------------------------------------------------------------------------
 
 
-def _bucket(transform: Transform, type_: Type, column: Column) -> Column:
-    assert isinstance(transform, Bucket)
+def _bucket(transform: transforms.Transform, type_: Type, column: Column) -> Column:
+    assert isinstance(transform, transforms.Bucket)
     word = _whole_words(type_, column)
     if word is None:
         return arrow_function(partial(transformed, transform, type_), "int")(column)
@@ -202,15 +173,17 @@ def _whole_words(type_: Type, column: Column) -> Column | None:
     return None
 
 
-_COLUMNS: Final[Mapping[type[Transform], Callable[[Transform, Type, Column], Column]]] = {
-    Identity: lambda _, __, column: column,
-    Void: lambda *_: fn.lit(None).cast("int"),
-    Bucket: _bucket,
-    Truncate: _truncate,
-    Year: _year,
-    Month: _month,
-    Day: lambda _, type_, column: _date(type_, column),
-    Hour: _hour,
+_COLUMNS: Final[
+    Mapping[type[transforms.Transform], Callable[[transforms.Transform, Type, Column], Column]]
+] = {
+    transforms.Identity: lambda _, __, column: column,
+    transforms.Void: lambda *_: fn.lit(None).cast("int"),
+    transforms.Bucket: _bucket,
+    transforms.Truncate: _truncate,
+    transforms.Year: lambda _, type_, column: fn.year(_date(type_, column)) - _EPOCH_YEAR,
+    transforms.Month: _month,
+    transforms.Day: lambda _, type_, column: _date(type_, column),
+    transforms.Hour: _hour,
 }
 
 

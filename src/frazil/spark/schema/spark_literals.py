@@ -10,7 +10,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as fn
 
 from frazil.spark.core.context import Context
-from frazil.spark.schema.spark_types import NANOS, WITH_ZONE, spark_type
+from frazil.spark.schema.spark_types import NANOS, TIMESTAMPS, WITH_ZONE, spark_type
 from frazil.values import temporal
 from frazil.values.single_value import InvalidValue, from_json
 from frazil.values.types import Type, TypeId
@@ -30,22 +30,6 @@ def literal(type_: Type, value: Any) -> Column:
     return column.cast(spark_type(type_).simpleString())
 
 
-def _text(_: Type, value: Any) -> Column:
-    return fn.lit(str(value))
-
-
-def _binary(_: Type, value: bytes) -> Column:
-    return fn.unhex(fn.lit(value.hex()))
-
-
-def _date(_: Type, value: int) -> Column:
-    return fn.date_from_unix_date(fn.lit(value))
-
-
-def _time(_: Type, value: int) -> Column:
-    return fn.lit(temporal.time_from_micros(value))
-
-
 def _timestamp(type_: Type, value: int) -> Column:
     """Return a timestamp without reading a number in the session's time zone."""
     micros = value // temporal.NANOS_PER_MICRO if type_.type_id in NANOS else value
@@ -55,16 +39,11 @@ def _timestamp(type_: Type, value: int) -> Column:
 
 
 _COLUMNS: Final[Mapping[TypeId, Callable[[Type, Any], Column]]] = {
-    TypeId.DECIMAL: _text,
-    TypeId.UUID: _text,
-    TypeId.FIXED: _binary,
-    TypeId.BINARY: _binary,
-    TypeId.DATE: _date,
-    TypeId.TIME: _time,
-    TypeId.TIMESTAMP: _timestamp,
-    TypeId.TIMESTAMPTZ: _timestamp,
-    TypeId.TIMESTAMP_NS: _timestamp,
-    TypeId.TIMESTAMPTZ_NS: _timestamp,
+    **dict.fromkeys((TypeId.DECIMAL, TypeId.UUID), lambda _, value: fn.lit(str(value))),
+    **dict.fromkeys((TypeId.FIXED, TypeId.BINARY), lambda _, value: fn.unhex(fn.lit(value.hex()))),
+    TypeId.DATE: lambda _, value: fn.date_from_unix_date(fn.lit(value)),
+    TypeId.TIME: lambda _, value: fn.lit(temporal.time_from_micros(value)),
+    **dict.fromkeys(TIMESTAMPS, _timestamp),
 }
 
 

@@ -7,13 +7,16 @@ values silently.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import count
 from typing import Any, Final
 
 import pyspark.sql.types as st
 
 from frazil.datafiles.arrow.arrow_types import spatial_type, srid_of
+from frazil.datafiles.footers.python_values import NANOS as NANOS
+from frazil.datafiles.footers.python_values import TIMESTAMPS as TIMESTAMPS
+from frazil.datafiles.footers.python_values import WITH_ZONE as WITH_ZONE
 from frazil.values import types
 from frazil.values.field_ids import NO_ID, fresh_ids, with_ids
 from frazil.wire.errors import BadRequest
@@ -39,9 +42,6 @@ FLAT_TYPES: Final = frozenset(
 )
 """Primitive types that Spark stores in Parquet as Iceberg does."""
 FLOATS: Final = frozenset({types.TypeId.FLOAT, types.TypeId.DOUBLE})
-NANOS: Final = frozenset({types.TypeId.TIMESTAMP_NS, types.TypeId.TIMESTAMPTZ_NS})
-TIMESTAMPS: Final = NANOS | {types.TypeId.TIMESTAMP, types.TypeId.TIMESTAMPTZ}
-WITH_ZONE: Final = frozenset({types.TypeId.TIMESTAMPTZ, types.TypeId.TIMESTAMPTZ_NS})
 
 
 # --- from Iceberg to Spark -------------------------------------------------------------------
@@ -72,7 +72,7 @@ def _spark_type(type_: types.Type, path: str, field_ids: bool) -> st.DataType:
         key = _spark_type(type_.key.type, f"{path}.key", field_ids)
         value = _spark_type(type_.value.type, f"{path}.value", field_ids)
         return st.MapType(key, value, valueContainsNull=not type_.value.required)
-    return _SPARK_TYPES[type_.type_id](type_, path)
+    return _primitive(type_, path)
 
 
 def _spark_struct(type_: types.StructType, prefix: str, field_ids: bool) -> st.StructType:
@@ -93,76 +93,24 @@ def _missing_in_spark(type_: types.Type, path: str, reason: str) -> BadRequest:
     return BadRequest(f"{prefix}this Spark has no type for {type_}, {reason}; select other columns")
 
 
-def _newer_type(name: str, version: str, type_: types.Type, path: str) -> Any:
-    """Return a class of Spark's types that older versions do not have."""
-    cls = getattr(st, name, None)
-    if cls is None:
-        raise _missing_in_spark(type_, path, f"which PySpark {version} has")
-    return cls
-
-
-def _time(type_: types.Type, path: str) -> st.DataType:
-    time: st.DataType = _newer_type("TimeType", "4.1", type_, path)(MICROSECOND_DIGITS)
-    return time
-
-
-def _variant(type_: types.Type, path: str) -> st.DataType:
-    variant: st.DataType = _newer_type("VariantType", "4.0", type_, path)()
-    return variant
-
-
-def _geometry(type_: types.Type, path: str) -> st.DataType:
-    assert isinstance(type_, types.GeometryType)
-    return _spatial("GeometryType", type_, path, type_.crs)
-
-
-def _geography(type_: types.Type, path: str) -> st.DataType:
-    assert isinstance(type_, types.GeographyType)
-    if type_.algorithm is not types.EdgeAlgorithm.SPHERICAL:
+def _primitive(type_: types.Type, path: str) -> st.DataType:
+    name = _CLASSES[type_.type_id]
+    if isinstance(type_, types.GeographyType) and type_.algorithm is not _SPHERICAL:
         raise _missing_in_spark(type_, path, "which has edges other than spherical")
-    return _spatial("GeographyType", type_, path, type_.crs)
-
-
-def _spatial(name: str, type_: types.Type, path: str, crs: str) -> st.DataType:
-    cls = _newer_type(name, "4.1", type_, path)
-    srid = srid_of(type_)
-    if srid is None:
-        raise _missing_in_spark(type_, path, f"which has the CRS {crs}")
-    spatial: st.DataType = cls(srid)
-    return spatial
-
-
-def _always(make: Callable[[], st.DataType]) -> Callable[[types.Type, str], st.DataType]:
-    return lambda type_, path: make()
-
-
-def _decimal(type_: types.Type, path: str) -> st.DataType:
-    assert isinstance(type_, types.DecimalType)
-    return st.DecimalType(type_.precision, type_.scale)
-
-
-_SPARK_TYPES: Final[dict[types.TypeId, Callable[[types.Type, str], st.DataType]]] = {
-    types.TypeId.BOOLEAN: _always(st.BooleanType),
-    types.TypeId.INT: _always(st.IntegerType),
-    types.TypeId.LONG: _always(st.LongType),
-    types.TypeId.FLOAT: _always(st.FloatType),
-    types.TypeId.DOUBLE: _always(st.DoubleType),
-    types.TypeId.DECIMAL: _decimal,
-    types.TypeId.DATE: _always(st.DateType),
-    types.TypeId.TIME: _time,
-    types.TypeId.TIMESTAMP: _always(st.TimestampNTZType),
-    types.TypeId.TIMESTAMPTZ: _always(st.TimestampType),
-    types.TypeId.TIMESTAMP_NS: _always(st.TimestampNTZType),
-    types.TypeId.TIMESTAMPTZ_NS: _always(st.TimestampType),
-    types.TypeId.STRING: _always(st.StringType),
-    types.TypeId.UUID: _always(st.StringType),
-    types.TypeId.FIXED: _always(st.BinaryType),
-    types.TypeId.BINARY: _always(st.BinaryType),
-    types.TypeId.UNKNOWN: _always(st.NullType),
-    types.TypeId.VARIANT: _variant,
-    types.TypeId.GEOMETRY: _geometry,
-    types.TypeId.GEOGRAPHY: _geography,
-}
+    cls: Any = getattr(st, name, None)
+    if cls is None:
+        raise _missing_in_spark(type_, path, f"which PySpark {_NEWER_CLASSES[name]} has")
+    arguments: tuple[int | None, ...] = ()
+    if isinstance(type_, types.DecimalType):
+        arguments = (type_.precision, type_.scale)
+    elif type_.type_id is types.TypeId.TIME:
+        arguments = (MICROSECOND_DIGITS,)
+    elif isinstance(type_, types.GeometryType | types.GeographyType):
+        arguments = (srid_of(type_),)
+        if arguments == (None,):
+            raise _missing_in_spark(type_, path, f"which has the CRS {type_.crs}")
+    primitive: st.DataType = cls(*arguments)
+    return primitive
 
 
 # --- from Spark to Iceberg -------------------------------------------------------------------
@@ -234,11 +182,29 @@ _ICEBERG_TYPES: Final[dict[str, types.Type]] = {
     "TimeType": types.TIME,
     "TimestampType": types.TIMESTAMPTZ,
     "TimestampNTZType": types.TIMESTAMP,
-    "StringType": types.STRING,
     "CharType": types.STRING,
     "VarcharType": types.STRING,
+    "StringType": types.STRING,
     "BinaryType": types.BINARY,
     "NullType": types.UNKNOWN,
     "VariantType": types.VARIANT,
 }
-"""Types by the name of Spark's class, because not every PySpark has all classes."""
+"""Types by the name of Spark's class; of several classes, the last one is that of the type."""
+_CLASSES: Final[dict[types.TypeId, str]] = {
+    **{type_.type_id: name for name, type_ in _ICEBERG_TYPES.items()},
+    types.TypeId.DECIMAL: "DecimalType",
+    types.TypeId.TIMESTAMP_NS: "TimestampNTZType",
+    types.TypeId.TIMESTAMPTZ_NS: "TimestampType",
+    types.TypeId.UUID: "StringType",
+    types.TypeId.FIXED: "BinaryType",
+    types.TypeId.GEOMETRY: "GeometryType",
+    types.TypeId.GEOGRAPHY: "GeographyType",
+}
+_NEWER_CLASSES: Final = {
+    "VariantType": "4.0",
+    "TimeType": "4.1",
+    "GeometryType": "4.1",
+    "GeographyType": "4.1",
+}
+"""The versions of PySpark since which it has the classes."""
+_SPHERICAL: Final = types.EdgeAlgorithm.SPHERICAL

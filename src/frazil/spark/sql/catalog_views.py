@@ -8,18 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from frazil.client.declare.client_view import View, ViewVersion
 from frazil.spark.core.name_matching import quoted
 from frazil.spark.parse.sql_tokens import Name
 from frazil.spark.parse.table_references import Reference, references, replaced
-from frazil.spark.sql.table_names import catalog_name, has_catalog
+from frazil.spark.sql.table_names import SqlSession, has_catalog
 from frazil.wire.errors import BadRequest, NoSuchNamespace, NoSuchView, NotFound
 from frazil.wire.identifiers import Identifier, Namespace
-
-if TYPE_CHECKING:
-    from frazil.spark.session import Session
 
 MAX_DEPTH: Final = 100
 """As many as Spark follows by default."""
@@ -29,7 +26,7 @@ _SESSION_CATALOG: Final = "spark_catalog"
 class CatalogViews:
     """The views that one statement reads, each loaded once."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: SqlSession) -> None:
         self._session = session
         self._loaded: dict[Identifier, View | None] = {}
         self._path: list[Identifier] = []
@@ -78,7 +75,7 @@ class CatalogViews:
 
     def _full_name(self, name: Name, version: ViewVersion) -> Name | None:
         """Return the name with catalog and namespace; None if it is complete."""
-        own_catalog = catalog_name(self._session)
+        own_catalog = self._session.catalog_name
         if has_catalog(self._session, name):
             # `frazil.t` can only mean a namespace frazil: no table is without a namespace.
             return None if len(name) > 2 else (own_catalog, *name)
@@ -100,7 +97,7 @@ class CatalogViews:
         return (catalog, *full)
 
     def _unknown_catalog(self, name: Name, catalog: str) -> NotFound:
-        own_catalog = catalog_name(self._session)
+        own_catalog = self._session.catalog_name
         return NotFound(
             f"{'.'.join(name)} belongs to the catalog {catalog}, which this session does not have. "
             f"If it is the one that is called {own_catalog} here, connect with "
@@ -122,6 +119,6 @@ def with_names(text: str, names: Mapping[Reference, Name]) -> str:
     return replaced(text, new, names)
 
 
-def view_name(session: Session, identifier: Identifier) -> Name:
+def view_name(session: SqlSession, identifier: Identifier) -> Name:
     """Return the complete name of a view."""
-    return (catalog_name(session), *identifier.namespace, identifier.name)
+    return (session.catalog_name, *identifier.namespace, identifier.name)

@@ -3,40 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pyspark.sql import DataFrame
 
 from frazil.client.declare.text_cursor import quoted
-from frazil.spark.core.statement_runs import Result
+from frazil.spark.core.statement_runs import Result, refuse_view
 from frazil.spark.parse import parsed_statements as sql
 from frazil.spark.parse.sql_literals import Arguments, bind
-from frazil.spark.parse.sql_tokens import Name
 from frazil.spark.parse.statement_parser import parse
 from frazil.spark.sql import (
     ddl_statements,
     dml_statements,
     result_frames,
-    session_statements,
     show_statements,
     view_statements,
 )
 from frazil.spark.sql.procedures import call
 from frazil.spark.sql.statement_tables import StatementTables
-from frazil.spark.sql.view_descriptions import (
-    describe_view,
-    or_of_view,
-    refusing_views,
-    show_create_view,
-    show_view_properties,
-)
+from frazil.spark.sql.table_names import SqlSession, identifier_of
 from frazil.wire.errors import BadRequest, NoSuchNamespace, NoSuchTable
 
-if TYPE_CHECKING:
-    from frazil.spark.session import Session
 
-
-def run(session: Session, text: str, args: Arguments = None) -> DataFrame:
+def run(session: SqlSession, text: str, args: Arguments = None) -> DataFrame:
     """Run one statement. `args` are the values of its `:name` or `?` parameters."""
     statement = parse(text)
     if isinstance(statement, sql.QueryStatement):
@@ -50,9 +39,14 @@ def run(session: Session, text: str, args: Arguments = None) -> DataFrame:
         statement = parse(text)
     try:
         answer = _RUNNERS[type(statement)](session, statement)
-    except (NoSuchTable, NoSuchNamespace, BadRequest):
-        if isinstance(statement, _ALSO_OF_SPARK) and _spark_has(session, statement.name):
+    except (NoSuchTable, NoSuchNamespace, BadRequest) as error:
+        if isinstance(statement, _ALSO_OF_SPARK) and session.spark.catalog.tableExists(
+            quoted(*statement.name)
+        ):
             return session.spark.sql(text)
+        if isinstance(error, NoSuchTable) and isinstance(statement, _OF_TABLES):
+            identifier = identifier_of(session, statement.name)
+            refuse_view(session.client, identifier, _FOR_VIEWS[type(statement)])
         raise
     if answer is None:
         return result_frames.no_columns(session)
@@ -71,9 +65,13 @@ _ALSO_OF_SPARK: Final = (
 )
 """Statements that may be about Spark's own tables and views, if the catalog has no such table."""
 
-
-def _spark_has(session: Session, name: Name) -> bool:
-    return bool(session.spark.catalog.tableExists(".".join(map(quoted, name))))
+_OF_TABLES: Final = (sql.DropTable, sql.AlterTable, sql.CommentOn)
+_FOR_VIEWS: Final[Mapping[type, str]] = {
+    sql.DropTable: "use DROP VIEW",
+    sql.AlterTable: "use ALTER VIEW",
+    sql.CommentOn: "use ALTER VIEW … SET TBLPROPERTIES",
+}
+"""What to do instead if the table is a view."""
 
 
 _RUNNERS: Final[Mapping[type, Callable[..., Result | DataFrame | None]]] = {
@@ -83,30 +81,28 @@ _RUNNERS: Final[Mapping[type, Callable[..., Result | DataFrame | None]]] = {
     sql.MergeStatement: dml_statements.merge,
     sql.TruncateStatement: dml_statements.truncate,
     sql.CreateTable: ddl_statements.create_table,
-    sql.DropTable: refusing_views(ddl_statements.drop_table, "use DROP VIEW"),
-    sql.AlterTable: refusing_views(ddl_statements.alter_table, "use ALTER VIEW"),
+    sql.DropTable: ddl_statements.drop_table,
+    sql.AlterTable: ddl_statements.alter_table,
     sql.CreateNamespace: ddl_statements.create_namespace,
     sql.AlterNamespace: ddl_statements.alter_namespace,
     sql.DropNamespace: ddl_statements.drop_namespace,
     sql.UseStatement: ddl_statements.use,
     sql.ShowTables: show_statements.show_tables,
     sql.ShowNamespaces: show_statements.show_namespaces,
-    sql.ShowProperties: or_of_view(show_statements.show_properties, show_view_properties),
-    sql.ShowCreateTable: or_of_view(show_statements.show_create_table, show_create_view),
-    sql.DescribeTable: or_of_view(session_statements.describe_table, describe_view),
+    sql.ShowProperties: show_statements.show_properties,
+    sql.ShowCreateTable: show_statements.show_create_table,
+    sql.DescribeTable: show_statements.describe_table,
     sql.DescribeNamespace: show_statements.describe_namespace,
     sql.CreateView: view_statements.create_view,
     sql.CreateTemporaryView: view_statements.create_temporary_view,
     sql.AlterView: view_statements.alter_view,
     sql.DropView: view_statements.drop_view,
-    sql.ShowViews: view_statements.show_views,
+    sql.ShowViews: show_statements.show_views,
     sql.CallStatement: call,
-    sql.CommentOn: refusing_views(
-        session_statements.comment_on, "use ALTER VIEW … SET TBLPROPERTIES"
-    ),
-    sql.ShowColumns: session_statements.show_columns,
-    sql.ShowCurrentNamespace: session_statements.show_current_namespace,
-    sql.DescribeColumn: session_statements.describe_column,
-    sql.TableCommand: session_statements.table_command,
+    sql.CommentOn: ddl_statements.comment_on,
+    sql.ShowColumns: show_statements.show_columns,
+    sql.ShowCurrentNamespace: show_statements.show_current_namespace,
+    sql.DescribeColumn: show_statements.describe_column,
+    sql.TableCommand: ddl_statements.table_command,
 }
 """What runs a statement. No answer, as for most definitions, is shown as an empty frame."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
@@ -19,39 +19,17 @@ from frazil.spark.core.context import Context
 from frazil.spark.core.name_matching import NameMatcher, quoted
 from frazil.spark.core.progress import progress
 from frazil.spark.core.statement_runs import Result, Target, run_statement
-from frazil.spark.parse import statement_parser
-from frazil.spark.parse.parsed_statements import (
-    Assignments,
-    DeleteStatement,
-    InsertStatement,
-    MergeClause,
-    MergeStatement,
-    TruncateStatement,
-    UpdateStatement,
-)
+from frazil.spark.parse import parsed_statements as sql
 from frazil.spark.parse.sql_literals import default_literal
 from frazil.spark.parse.sql_tokens import Cursor, Edit, Name, apply_edits
 from frazil.spark.parse.table_references import qualifiers_of
 from frazil.spark.rows import row_changes
-from frazil.spark.rows.merge_clauses import (
-    STAR,
-    Clause,
-    Merge,
-    WhenMatchedDelete,
-    WhenMatchedUpdate,
-    WhenNotMatchedBySourceDelete,
-    WhenNotMatchedBySourceUpdate,
-    WhenNotMatchedInsert,
-)
+from frazil.spark.rows.merge_clauses import STAR, Clause, Merge
 from frazil.spark.rows.merge_statement import MergeBuilder
 from frazil.spark.sql.statement_tables import StatementTables
-from frazil.spark.sql.table_names import target_of
+from frazil.spark.sql.table_names import SqlSession, target_of
 from frazil.spark.writing.frame_statements import FrameStatement
 from frazil.wire.errors import BadRequest
-
-if TYPE_CHECKING:
-    from frazil.spark.session import Session
-
 
 _DEFAULT: Final = "DEFAULT"
 _OVERWRITE_MODE_SETTING: Final = "spark.sql.sources.partitionOverwriteMode"
@@ -100,7 +78,7 @@ class _ColumnDefaults:
 class _Insertion:
     """The rows that an INSERT writes, and what they replace."""
 
-    def __init__(self, session: Session, table: Table, statement: InsertStatement) -> None:
+    def __init__(self, session: SqlSession, table: Table, statement: sql.InsertStatement) -> None:
         self._session = session
         self._table = table
         self._statement = statement
@@ -186,7 +164,7 @@ class _StatementRun:
 
 
 def _run(
-    session: Session,
+    session: SqlSession,
     title: str,
     name: Name,
     texts: tuple[str | None, ...],
@@ -215,7 +193,7 @@ def _run(
 # --- INSERT ---------------------------------------------------------------------------------------
 
 
-def insert(session: Session, statement: InsertStatement) -> Result:
+def insert(session: SqlSession, statement: sql.InsertStatement) -> Result:
     """Run INSERT."""
 
     def do(run: _StatementRun) -> Result:
@@ -239,7 +217,7 @@ def insert(session: Session, statement: InsertStatement) -> Result:
 # --- DELETE, UPDATE, TRUNCATE ---------------------------------------------------------------------
 
 
-def delete(session: Session, statement: DeleteStatement) -> Result:
+def delete(session: SqlSession, statement: sql.DeleteStatement) -> Result:
     """Run DELETE."""
 
     def do(run: _StatementRun) -> Result:
@@ -249,12 +227,12 @@ def delete(session: Session, statement: DeleteStatement) -> Result:
     return _run(session, "delete from", statement.target, (statement.where,), do)
 
 
-def truncate(session: Session, statement: TruncateStatement) -> Result:
+def truncate(session: SqlSession, statement: sql.TruncateStatement) -> Result:
     """Run TRUNCATE TABLE."""
     return row_changes.delete(session.context, target_of(session, statement.target))
 
 
-def update(session: Session, statement: UpdateStatement) -> Result:
+def update(session: SqlSession, statement: sql.UpdateStatement) -> Result:
     """Run UPDATE."""
 
     def do(run: _StatementRun) -> Result:
@@ -274,7 +252,9 @@ def _expression(run: _StatementRun, text: str) -> str:
     return run.tables.expression(text, run.target.identifier)
 
 
-def _assigned(run: _StatementRun, assignments: Assignments, alias: str | None) -> dict[str, str]:
+def _assigned(
+    run: _StatementRun, assignments: sql.Assignments, alias: str | None
+) -> dict[str, str]:
     """Return expressions by column names without the table's qualifier."""
     defaults = _ColumnDefaults(run.table)
     assigned: dict[str, str] = {}
@@ -303,7 +283,7 @@ def _without_qualifier(run: _StatementRun, name: Name, alias: str | None) -> Nam
 # --- MERGE ----------------------------------------------------------------------------------------
 
 
-def merge(session: Session, statement: MergeStatement) -> Result:
+def merge(session: SqlSession, statement: sql.MergeStatement) -> Result:
     """Run MERGE."""
 
     def do(run: _StatementRun) -> Result:
@@ -321,7 +301,7 @@ def merge(session: Session, statement: MergeStatement) -> Result:
     return _run(session, "merge into", statement.target, texts, do, statement.source)
 
 
-def _texts_of(statement: MergeStatement) -> tuple[str | None, ...]:
+def _texts_of(statement: sql.MergeStatement) -> tuple[str | None, ...]:
     texts: list[str | None] = [statement.on]
     for clause in statement.clauses:
         texts.append(clause.condition)
@@ -329,16 +309,10 @@ def _texts_of(statement: MergeStatement) -> tuple[str | None, ...]:
     return tuple(texts)
 
 
-def _clause(run: _StatementRun, clause: MergeClause, alias: str | None) -> Clause:
+def _clause(run: _StatementRun, clause: sql.MergeClause, alias: str | None) -> Clause:
     condition = _where(run, clause.condition)
-    matched = clause.kind == statement_parser.MATCHED
     if clause.action == "delete":
-        deletes = WhenMatchedDelete if matched else WhenNotMatchedBySourceDelete
-        return deletes(condition)
+        return Clause(clause.kind, None, condition)
     if clause.assignments is None:
-        inserts = clause.action == "insert"
-        return (WhenNotMatchedInsert if inserts else WhenMatchedUpdate)(STAR, condition)
-    assigned = _assigned(run, clause.assignments, alias)
-    if clause.action == "insert":
-        return WhenNotMatchedInsert(assigned, condition)
-    return (WhenMatchedUpdate if matched else WhenNotMatchedBySourceUpdate)(assigned, condition)
+        return Clause(clause.kind, STAR, condition)
+    return Clause(clause.kind, _assigned(run, clause.assignments, alias), condition)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, TypeAlias
 
 from pyspark.sql import DataFrame
 
@@ -16,14 +16,12 @@ from frazil.client.declare.metadata_updates import MetadataUpdates
 from frazil.spark.parse.parsed_statements import CallStatement
 from frazil.spark.sql import result_frames
 from frazil.spark.sql.statement_tables import milliseconds_of
-from frazil.spark.sql.table_names import identifier_of, name_of
+from frazil.spark.sql.table_names import SqlSession, identifier_of, name_of
 from frazil.wire.errors import BadRequest, NotFound
 from frazil.wire.file_actions import MAIN
 from frazil.wire.identifiers import Identifier
 
-if TYPE_CHECKING:
-    from frazil.spark.session import Session
-
+Row: TypeAlias = tuple[Any, ...]
 _WAP_ID: Final = "wap.id"
 _MOVED: Final = "previous_snapshot_id bigint, current_snapshot_id bigint"
 _PUBLISHED: Final = "source_snapshot_id bigint, current_snapshot_id bigint"
@@ -36,11 +34,11 @@ class Procedure:
     parameters: Mapping[str, str]
     """Types by name, in the order of positional arguments."""
     result_schema: str
-    run: Callable[..., tuple[Any, ...]]
+    run: Callable[..., Row]
     optional: frozenset[str] = frozenset()
 
 
-def call(session: Session, statement: CallStatement) -> DataFrame:
+def call(session: SqlSession, statement: CallStatement) -> DataFrame:
     """Run CALL."""
     procedure = PROCEDURES.get(statement.procedure)
     if procedure is None:
@@ -54,7 +52,9 @@ def call(session: Session, statement: CallStatement) -> DataFrame:
     )
 
 
-def _arguments(session: Session, statement: CallStatement, procedure: Procedure) -> dict[str, Any]:
+def _arguments(
+    session: SqlSession, statement: CallStatement, procedure: Procedure
+) -> dict[str, Any]:
     names = list(procedure.parameters)
     if len(statement.positional) > len(names):
         raise BadRequest(f"{statement.procedure} takes only {', '.join(names)}")
@@ -72,7 +72,7 @@ def _arguments(session: Session, statement: CallStatement, procedure: Procedure)
     return {name: _value(session, name, kinds[name], text) for name, text in texts.items()}
 
 
-def _value(session: Session, name: str, kind: str, text: str) -> Any:
+def _value(session: SqlSession, name: str, kind: str, text: str) -> Any:
     """Let Spark evaluate an argument, which may be any constant expression."""
     if kind == "timestamp":
         return milliseconds_of(session, text)
@@ -85,13 +85,13 @@ def _value(session: Session, name: str, kind: str, text: str) -> Any:
 # --- implementations ------------------------------------------------------------------------------
 
 
-def _rollback_to_snapshot(session: Session, table: Identifier, snapshot_id: int) -> tuple[Any, ...]:
+def _rollback_to_snapshot(session: SqlSession, table: Identifier, snapshot_id: int) -> Row:
     loaded = session.client.load_table(table)
     loaded.rollback(snapshot_id)
     return loaded.head(), snapshot_id
 
 
-def _rollback_to_timestamp(session: Session, table: Identifier, timestamp: int) -> tuple[Any, ...]:
+def _rollback_to_timestamp(session: SqlSession, table: Identifier, timestamp: int) -> Row:
     loaded = session.client.load_table(table)
     # Roll back to the last snapshot before the timestamp, not at it.
     loaded.rollback(timestamp_ms=timestamp - 1)
@@ -99,8 +99,11 @@ def _rollback_to_timestamp(session: Session, table: Identifier, timestamp: int) 
 
 
 def _set_current_snapshot(
-    session: Session, table: Identifier, snapshot_id: int | None = None, ref: str | None = None
-) -> tuple[Any, ...]:
+    session: SqlSession,
+    table: Identifier,
+    snapshot_id: int | None = None,
+    ref: str | None = None,
+) -> Row:
     if (snapshot_id is None) == (ref is None):
         raise BadRequest("set_current_snapshot: give either snapshot_id or ref")
     selector: int | str = ref if ref is not None else int(snapshot_id or 0)
@@ -128,12 +131,12 @@ def _set_current_snapshot(
     return moved["previous"], moved["current"]
 
 
-def _cherrypick_snapshot(session: Session, table: Identifier, snapshot_id: int) -> tuple[Any, ...]:
+def _cherrypick_snapshot(session: SqlSession, table: Identifier, snapshot_id: int) -> Row:
     session.client.cherry_pick(table, snapshot_id)
     return snapshot_id, session.client.load_table(table).head()
 
 
-def _publish_changes(session: Session, table: Identifier, wap_id: str) -> tuple[Any, ...]:
+def _publish_changes(session: SqlSession, table: Identifier, wap_id: str) -> Row:
     loaded = session.client.load_table(table)
     staged = [
         snapshot.snapshot_id
@@ -150,7 +153,7 @@ def _publish_changes(session: Session, table: Identifier, wap_id: str) -> tuple[
     return _cherrypick_snapshot(session, table, staged[0])
 
 
-def _fast_forward(session: Session, table: Identifier, branch: str, to: str) -> tuple[Any, ...]:
+def _fast_forward(session: SqlSession, table: Identifier, branch: str, to: str) -> Row:
     loaded = session.client.load_table(table)
     before = loaded.refs.get(branch)
     loaded.fast_forward(branch, to)
@@ -158,7 +161,7 @@ def _fast_forward(session: Session, table: Identifier, branch: str, to: str) -> 
     return branch, None if before is None else before.snapshot_id, after.snapshot_id
 
 
-def _register_table(session: Session, table: Identifier, metadata_file: str) -> tuple[Any, ...]:
+def _register_table(session: SqlSession, table: Identifier, metadata_file: str) -> Row:
     registered = session.client.register_table(table, metadata_file)
     head = registered.head()
     if head is None:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pyspark.sql import DataFrame
 
 from frazil.spark.core.statement_runs import Result
 from frazil.spark.parse.sql_literals import literal_of
-
-if TYPE_CHECKING:
-    from frazil.spark.session import Session
-
+from frazil.spark.sql.table_names import SqlSession
 
 RESULT_SCHEMA: Final = (
     "operation string, mode string, snapshot_id bigint, rows_written bigint, rows_deleted bigint, "
@@ -20,12 +17,12 @@ RESULT_SCHEMA: Final = (
 )
 
 
-def no_columns(session: Session) -> DataFrame:
+def no_columns(session: SqlSession) -> DataFrame:
     """Return a frame without rows and columns, as Spark does for DDL."""
     return literal_rows(session, "nothing int", []).select()
 
 
-def literal_rows(session: Session, schema: str, rows: Sequence[Sequence[Any]]) -> DataFrame:
+def literal_rows(session: SqlSession, schema: str, rows: Sequence[Sequence[Any]]) -> DataFrame:
     """Return a frame of literals, which Spark can show without a job or a Python worker."""
     columns = [column.split() for column in schema.split(", ")]
     names = ", ".join(name for name, _ in columns)
@@ -43,7 +40,7 @@ def literal_rows(session: Session, schema: str, rows: Sequence[Sequence[Any]]) -
     return frame if rows else frame.limit(0)
 
 
-def statement_result(session: Session, result: Result) -> DataFrame:
+def statement_result(session: SqlSession, result: Result) -> DataFrame:
     """Return one row that describes what a statement changed."""
     row = (
         result.operation,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
@@ -36,7 +36,7 @@ from frazil.spark.sql.catalog_views import CatalogViews, view_name, with_names
 from frazil.spark.sql.table_names import (
     METADATA,
     Selector,
-    catalog_name,
+    SqlSession,
     has_catalog,
     load,
     possible_identifier,
@@ -46,10 +46,6 @@ from frazil.values.types import StructType
 from frazil.wire.errors import BadRequest, NoSuchTable
 from frazil.wire.file_actions import MAIN
 from frazil.wire.identifiers import Identifier
-
-if TYPE_CHECKING:
-    from frazil.spark.session import Session
-
 
 _ALL_COLUMNS: Final = QueryNeeds()
 _UNRESOLVED: Final = frozenset(
@@ -67,10 +63,10 @@ class StatementTables:
     `with` block: expressions outside of queries need temporary views, which are dropped at the end.
     """
 
-    def __init__(self, session: Session, pinned: Table | None = None) -> None:
+    def __init__(self, session: SqlSession, pinned: Table | None = None) -> None:
         """Create it; `pinned` is the statement's target, which is not loaded again."""
         self._session = session
-        self._catalog = catalog_name(session)
+        self._catalog = session.catalog_name
         self._loaded: dict[Name, _Loaded] = {}
         self._tables: dict[Identifier, Table] = {}
         if pinned is not None:
@@ -164,10 +160,8 @@ class StatementTables:
                 name = ".".join(reference.name)
                 raise NoSuchTable(f"Table does not exist: {name}")
             return None
-        if isinstance(loaded, View):
+        if isinstance(loaded, View | TemporaryView):
             return self._rows_of_view(reference, loaded)
-        if isinstance(loaded, TemporaryView):
-            return self._rows_of_temporary_view(reference, loaded)
         table, selector = loaded
         if selector is not None and selector.kind == METADATA:
             return self._metadata(reference, table, selector)
@@ -178,22 +172,17 @@ class StatementTables:
             self._frames[key] = scan_of(self._session.context, table, **options)
         return self._frames[key]
 
-    def _rows_of_view(self, reference: Reference, view: View) -> DataFrame:
+    def _rows_of_view(self, reference: Reference, view: View | TemporaryView) -> DataFrame:
         if reference.version is not None or reference.timestamp is not None:
             raise BadRequest(f"{view} is a view, so it has no version or time to read")
-        key = (view.identifier, "view")
+        key = (str(view), type(view))
         if key not in self._frames:
-            with self.catalog_views.text_of(view) as text:
-                self._frames[key] = with_view_columns(self._analyzed(text, view.identifier), view)
-        return self._frames[key]
-
-    def _rows_of_temporary_view(self, reference: Reference, view: TemporaryView) -> DataFrame:
-        if reference.version is not None or reference.timestamp is not None:
-            name = ".".join(view.name)
-            raise BadRequest(f"{name} is a view, so it has no version or time to read")
-        key = (view.name, "temporary view")
-        if key not in self._frames:
-            self._frames[key] = view.with_columns(self.query(view.text))
+            if isinstance(view, TemporaryView):
+                self._frames[key] = view.with_columns(self.query(view.text))
+            else:
+                with self.catalog_views.text_of(view) as text:
+                    rows = self._analyzed(text, view.identifier)
+                self._frames[key] = with_view_columns(rows, view)
         return self._frames[key]
 
     def complete(self, text: str) -> str:
@@ -298,7 +287,7 @@ class StatementTables:
         return self._views[key]
 
 
-def frame_of_view(session: Session, identifier: Identifier) -> DataFrame | None:
+def frame_of_view(session: SqlSession, identifier: Identifier) -> DataFrame | None:
     """Return the rows of a view; None if the catalog has no view of this name."""
     with StatementTables(session) as tables:
         if tables.catalog_views.load(identifier) is None:
@@ -307,7 +296,7 @@ def frame_of_view(session: Session, identifier: Identifier) -> DataFrame | None:
 
 
 def _snapshot_options(
-    session: Session, reference: Reference, selector: Selector | None
+    session: SqlSession, reference: Reference, selector: Selector | None
 ) -> dict[str, Any]:
     """Return the options of a scan that choose the snapshot."""
     version, timestamp = reference.version, reference.timestamp
@@ -341,7 +330,7 @@ def _schema_at(table: Table, snapshot: Mapping[str, Any]) -> StructType | None:
     return table.schema
 
 
-def milliseconds_of(session: Session, expression: str) -> int:
+def milliseconds_of(session: SqlSession, expression: str) -> int:
     """Evaluate a constant expression to milliseconds from 1970."""
     text = f"SELECT unix_millis(CAST(({expression}) AS TIMESTAMP))"
     (row,) = session.spark.sql(text).collect()

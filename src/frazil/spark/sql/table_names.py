@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
-from weakref import WeakKeyDictionary
+from typing import Any, Final
 
+from pyspark.sql import SparkSession
+
+from frazil.client.catalog_client import Client
 from frazil.client.declare.client_table import Table
+from frazil.spark.core.context import Context
 from frazil.spark.core.statement_runs import Target
 from frazil.spark.inspection.metadata_tables import METADATA_TABLES
 from frazil.spark.parse.sql_tokens import Cursor, Name
 from frazil.wire.errors import BadRequest, NoSuchNamespace, NoSuchTable
 from frazil.wire.file_actions import MAIN
 from frazil.wire.identifiers import Identifier, Namespace
-
-if TYPE_CHECKING:
-    from frazil.spark.session import Session
 
 METADATA: Final = "metadata"
 """The kind of a selector that names a metadata table."""
@@ -25,7 +25,27 @@ _NUMBERED: Final = {"snapshot_id": "snapshot", "at_timestamp": "timestamp"}
 """Options of a scan by the kind of a selector whose value is a number."""
 _DOES_NOT_EXIST: Final = (NoSuchTable, NoSuchNamespace)
 
-_current: WeakKeyDictionary[Session, Namespace] = WeakKeyDictionary()
+
+@dataclass(eq=False)
+class SqlSession:
+    """What SQL statements share: the context, and the namespace that USE has set."""
+
+    context: Context
+    current_namespace: Namespace = ()
+    """The namespace of the last USE; empty if there was none."""
+
+    @property
+    def spark(self) -> SparkSession:
+        return self.context.spark
+
+    @property
+    def client(self) -> Client:
+        return self.context.client
+
+    @property
+    def catalog_name(self) -> str:
+        """The catalog's name, which every table name may begin with, as in Spark."""
+        return self.context.settings.catalog_name
 
 
 @dataclass(frozen=True)
@@ -54,29 +74,19 @@ def name_of(text: str) -> Name:
     return name
 
 
-def current_namespace(session: Session) -> Namespace:
-    """Return the namespace of the last USE; empty if there was none."""
-    return _current.get(session, ())
-
-
-def use_namespace(session: Session, namespace: Namespace) -> None:
+def use_namespace(session: SqlSession, namespace: Namespace) -> None:
     """Set the current namespace; an empty one clears it."""
     if namespace:
         session.client.load_namespace(namespace)
-    _current[session] = namespace
+    session.current_namespace = namespace
 
 
-def catalog_name(session: Session) -> str:
-    """Return the catalog's name, which every table name may begin with, as in Spark."""
-    return session.context.settings.catalog_name
-
-
-def namespace_of(session: Session, name: Name) -> Namespace:
+def namespace_of(session: SqlSession, name: Name) -> Namespace:
     """Return the name of a namespace without the catalog's name."""
     return name[1:] if has_catalog(session, name) else name
 
 
-def identifier_of(session: Session, name: Name) -> Identifier:
+def identifier_of(session: SqlSession, name: Name) -> Identifier:
     """Return the table that a name means; raise BadRequest if its namespace is unknown."""
     identifier = possible_identifier(session, name)
     if identifier is None:
@@ -84,9 +94,9 @@ def identifier_of(session: Session, name: Name) -> Identifier:
     return identifier
 
 
-def possible_identifier(session: Session, name: Name) -> Identifier | None:
+def possible_identifier(session: SqlSession, name: Name) -> Identifier | None:
     """Return the table that a name means; None for a single name without a current namespace."""
-    current = current_namespace(session)
+    current = session.current_namespace
     if has_catalog(session, name) and (len(name) > 2 or current):
         name = name[1:]
     if len(name) == 1:
@@ -94,9 +104,16 @@ def possible_identifier(session: Session, name: Name) -> Identifier | None:
     return Identifier(name[:-1], name[-1])
 
 
-def has_catalog(session: Session, name: Name) -> bool:
+def renamed(session: SqlSession, identifier: Identifier, name: Name) -> Identifier:
+    """Return what RENAME TO means; a single name stays in the namespace."""
+    if len(name) == 1:
+        return Identifier(identifier.namespace, name[0])
+    return identifier_of(session, name)
+
+
+def has_catalog(session: SqlSession, name: Name) -> bool:
     """Return whether a name begins with the catalog's name."""
-    return len(name) > 1 and name[0].lower() == catalog_name(session).lower()
+    return len(name) > 1 and name[0].lower() == session.catalog_name.lower()
 
 
 def selector_of(name: Name) -> Selector | None:
@@ -111,7 +128,7 @@ def selector_of(name: Name) -> Selector | None:
     return Selector(matched[1], matched[2])
 
 
-def load(session: Session, name: Name) -> tuple[Table, Selector | None] | None:
+def load(session: SqlSession, name: Name) -> tuple[Table, Selector | None] | None:
     """Load the table of a name, and return the selector at the end of the name.
 
     Return None if the catalog has no such table. Like in Iceberg's own catalog, a table whose name
@@ -141,7 +158,7 @@ def load(session: Session, name: Name) -> tuple[Table, Selector | None] | None:
         return None
 
 
-def target_of(session: Session, name: Name) -> Target:
+def target_of(session: SqlSession, name: Name) -> Target:
     """Return the table or branch that a statement writes to."""
     identifier = identifier_of(session, name)
     selector = selector_of(name)

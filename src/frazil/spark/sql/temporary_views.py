@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from weakref import WeakKeyDictionary
 
 import pyspark.sql.types as st
@@ -18,10 +18,8 @@ from pyspark.sql import DataFrame
 from frazil.spark.core.name_matching import quoted
 from frazil.spark.parse.sql_tokens import Name
 from frazil.spark.reading.view_columns import renamed
+from frazil.spark.sql.table_names import SqlSession
 from frazil.wire.errors import AlreadyExists
-
-if TYPE_CHECKING:
-    from frazil.spark.session import Session
 
 GLOBAL: Final = "global_temp"
 
@@ -36,16 +34,19 @@ class TemporaryView:
     fields: Sequence[st.StructField] = ()
     """The columns by other names; empty if the query names them."""
 
+    def __str__(self) -> str:
+        return ".".join(self.name)
+
     def with_columns(self, frame: DataFrame) -> DataFrame:
         """Return the frame of the query with the names of the view's columns."""
         return renamed(frame, self.fields) if self.fields else frame
 
 
-_remembered: WeakKeyDictionary[Session, dict[Name, tuple[TemporaryView, int]]]
+_remembered: WeakKeyDictionary[SqlSession, dict[Name, tuple[TemporaryView, int]]]
 _remembered = WeakKeyDictionary()
 
 
-def is_temporary(session: Session, name: Name) -> bool:
+def is_temporary(session: SqlSession, name: Name) -> bool:
     """Return whether the name is that of a temporary view."""
     if len(name) > 2 or (len(name) == 2 and name[0].lower() != GLOBAL):
         return False
@@ -60,7 +61,7 @@ def is_same(one: Name, other: Name) -> bool:
     return _key(one) == _key(other)
 
 
-def create(session: Session, view: TemporaryView, frame: DataFrame, *, replace: bool) -> None:
+def create(session: SqlSession, view: TemporaryView, frame: DataFrame, *, replace: bool) -> None:
     """Give the view to Spark, and remember its text."""
     name = view.name[-1]
     if len(view.name) > 1:
@@ -77,7 +78,7 @@ def create(session: Session, view: TemporaryView, frame: DataFrame, *, replace: 
     views[_key(view.name)] = (view, _fingerprint(session, view.name))
 
 
-def remembered(session: Session, name: Name) -> TemporaryView | None:
+def remembered(session: SqlSession, name: Name) -> TemporaryView | None:
     """Return the view of this name, if Spark's view is still the one that was created here."""
     known = _remembered.get(session, {}).get(_key(name))
     if known is None or known[1] != _fingerprint(session, name):
@@ -89,5 +90,5 @@ def _key(name: Name) -> Name:
     return tuple(part.lower() for part in name)
 
 
-def _fingerprint(session: Session, name: Name) -> int:
+def _fingerprint(session: SqlSession, name: Name) -> int:
     return session.spark.table(quoted(*name)).semanticHash()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyspark.sql.types as st
 from pyspark.errors import AnalysisException
@@ -19,23 +19,18 @@ from frazil.spark.parse.sql_tokens import Edit, Name, apply_edits, tokens_of
 from frazil.spark.parse.table_references import references
 from frazil.spark.schema.spark_types import COMMENT_METADATA, iceberg_schema
 from frazil.spark.sql import temporary_views
-from frazil.spark.sql.result_frames import literal_rows
-from frazil.spark.sql.show_statements import matches
 from frazil.spark.sql.statement_tables import StatementTables
 from frazil.spark.sql.table_names import (
-    current_namespace,
+    SqlSession,
     has_catalog,
     identifier_of,
-    namespace_of,
     possible_identifier,
+    renamed,
 )
 from frazil.spark.sql.temporary_views import GLOBAL, TemporaryView, is_temporary
 from frazil.values.types import StructType
 from frazil.wire.errors import AlreadyExists, BadRequest, NoSuchNamespace, NoSuchView
 from frazil.wire.identifiers import Identifier
-
-if TYPE_CHECKING:
-    from frazil.spark.session import Session
 
 QUERY_COLUMNS: Final = "spark.query-column-names"
 CREATED_BY: Final = "create_engine_version"
@@ -47,67 +42,59 @@ RESERVED: Final = frozenset({"provider", "location", "format-version", QUERY_COL
 # --- CREATE ---------------------------------------------------------------------------------------
 
 
-def create_view(session: Session, statement: sql.CreateView) -> None:
+def create_view(session: SqlSession, statement: sql.CreateView) -> None:
     """Run CREATE VIEW."""
     identifier = identifier_of(session, statement.name)
     client = session.client
     if statement.if_not_exists and client.view_exists(identifier):
         return
-    query = _analyzed(session, identifier, statement.query, statement.columns)
+    text, schema, names = _analyzed(session, identifier, statement.query, statement.columns)
     engine = f"Spark {session.spark.version}"
     properties = dict(statement.properties)
     if statement.comment is not None:
         properties["comment"] = statement.comment
-    properties |= {CREATED_BY: engine, CHANGED_BY: engine, QUERY_COLUMNS: query.column_names}
+    properties |= {CREATED_BY: engine, CHANGED_BY: engine, QUERY_COLUMNS: names}
     location = properties.pop("location", None)
     properties.pop("provider", None)
     options: dict[str, Any] = {
-        "default_namespace": current_namespace(session),
+        "default_namespace": session.current_namespace,
         "location": location,
         "properties": properties,
         "summary": _summary(session),
     }
     if statement.replace:
-        client.replace_view(identifier, query.schema, query.text, or_create=True, **options)
+        client.replace_view(identifier, schema, text, or_create=True, **options)
         return
-    try:
-        client.create_view(identifier, query.schema, query.text, **options)
-    except AlreadyExists:
-        if not statement.if_not_exists:
-            raise
-
-
-@dataclass(frozen=True)
-class _Query:
-    """A query that was analyzed for a view."""
-
-    text: str
-    schema: StructType
-    """The columns of the view."""
-    column_names: str
-    """The columns of the query, as Iceberg's Spark stores them."""
+    with suppress(*((AlreadyExists,) if statement.if_not_exists else ())):
+        client.create_view(identifier, schema, text, **options)
 
 
 def _analyzed(
-    session: Session, identifier: Identifier, query: str, columns: tuple[sql.ViewColumn, ...] = ()
-) -> _Query:
-    """Return what a view stores; raise BadRequest if others could not read it."""
+    session: SqlSession,
+    identifier: Identifier,
+    query: str,
+    columns: tuple[sql.ViewColumn, ...] = (),
+) -> tuple[str, StructType, str]:
+    """Return the text, the columns and the names of the query's columns that a view stores.
+
+    Raise BadRequest if others could not read it.
+    """
     text = _stored_text(session, identifier, query)
     version = ViewVersion(
         version_id=0,
         schema_id=0,
         timestamp_ms=time.time_ns() // 1_000_000,
-        default_namespace=current_namespace(session),
+        default_namespace=session.current_namespace,
         representations=({"type": "sql", "dialect": SPARK_DIALECT, "sql": text},),
     )
     with StatementTables(session) as tables:
         frame = tables.query_of_view(text, version, identifier)
     fields = _columns(session, str(identifier), frame, columns)
-    return _Query(text, iceberg_schema(st.StructType(fields)), ",".join(frame.columns))
+    return text, iceberg_schema(st.StructType(fields)), ",".join(frame.columns)
 
 
 def _columns(
-    session: Session, view: str, frame: DataFrame, columns: tuple[sql.ViewColumn, ...]
+    session: SqlSession, view: str, frame: DataFrame, columns: tuple[sql.ViewColumn, ...]
 ) -> list[st.StructField]:
     """Return the fields of a view; the list in parentheses names them anew."""
     fields = list(frame.schema.fields)
@@ -135,7 +122,7 @@ def _columns(
     return fields
 
 
-def _stored_text(session: Session, view: Identifier, query: str) -> str:
+def _stored_text(session: SqlSession, view: Identifier, query: str) -> str:
     """Return the text without this catalog's name, which other sessions may not know."""
     names = {reference.name for reference in references(query)}
     temporary = sorted(".".join(name) for name in names if is_temporary(session, name))
@@ -153,7 +140,7 @@ def _stored_text(session: Session, view: Identifier, query: str) -> str:
     return _without_catalog(session, query, names)
 
 
-def _without_catalog(session: Session, query: str, tables: Collection[Name]) -> str:
+def _without_catalog(session: SqlSession, query: str, tables: Collection[Name]) -> str:
     """Remove the catalog from the names of tables, also where they qualify columns."""
     known = {tuple(part.lower() for part in name) for name in tables if has_catalog(session, name)}
     tokens = tokens_of(query)
@@ -169,7 +156,7 @@ def _without_catalog(session: Session, query: str, tables: Collection[Name]) -> 
     return apply_edits(query, edits)
 
 
-def _own_functions(session: Session, query: str) -> list[str]:
+def _own_functions(session: SqlSession, query: str) -> list[str]:
     """Return the functions in a query that the user has registered."""
     tokens = tokens_of(query)
     called = {
@@ -184,7 +171,7 @@ def _own_functions(session: Session, query: str) -> list[str]:
     return sorted(called & {row[0].rpartition(".")[2].lower() for row in rows})
 
 
-def _summary(session: Session) -> dict[str, str]:
+def _summary(session: SqlSession) -> dict[str, str]:
     summary = {"engine-name": "spark", "engine-version": session.spark.version}
     application = session.spark.conf.get("spark.app.id", None)
     return summary if application is None else {**summary, "app-id": application}
@@ -193,7 +180,7 @@ def _summary(session: Session) -> dict[str, str]:
 # --- temporary views ------------------------------------------------------------------------------
 
 
-def create_temporary_view(session: Session, statement: sql.CreateTemporaryView) -> None:
+def create_temporary_view(session: SqlSession, statement: sql.CreateTemporaryView) -> None:
     """Run CREATE TEMPORARY VIEW; the view belongs to Spark."""
     name = (GLOBAL, statement.name) if statement.is_global else (statement.name,)
     with StatementTables(session) as tables:
@@ -211,27 +198,23 @@ def create_temporary_view(session: Session, statement: sql.CreateTemporaryView) 
 # --- ALTER, DROP ----------------------------------------------------------------------------------
 
 
-def alter_view(session: Session, statement: sql.AlterView) -> None:
+def alter_view(session: SqlSession, statement: sql.AlterView) -> None:
     """Run ALTER VIEW."""
     identifier = identifier_of(session, statement.name)
     change, client = statement.change, session.client
     if isinstance(change, sql.ViewQuery):
-        query = _analyzed(session, identifier, change.query)
-        changed = {CHANGED_BY: f"Spark {session.spark.version}", QUERY_COLUMNS: query.column_names}
+        text, schema, names = _analyzed(session, identifier, change.query)
+        changed = {CHANGED_BY: f"Spark {session.spark.version}", QUERY_COLUMNS: names}
         client.replace_view(
             identifier,
-            query.schema,
-            query.text,
-            default_namespace=current_namespace(session),
+            schema,
+            text,
+            default_namespace=session.current_namespace,
             properties=changed,
             summary=_summary(session),
         )
     elif isinstance(change, sql.RenameTable):
-        if len(change.new_name) == 1:
-            new = Identifier(identifier.namespace, change.new_name[0])
-        else:
-            new = identifier_of(session, change.new_name)
-        client.rename_view(identifier, new)
+        client.rename_view(identifier, renamed(session, identifier, change.new_name))
     elif isinstance(change, sql.SetProperties):
         _check_unreserved(identifier, change.properties)
         client.update_view(identifier, change.properties)
@@ -250,7 +233,7 @@ def _check_unreserved(identifier: Identifier, properties: Mapping[str, str]) -> 
         raise BadRequest(f"{identifier}: {', '.join(reserved)} cannot be set or removed")
 
 
-def drop_view(session: Session, statement: sql.DropView) -> None:
+def drop_view(session: SqlSession, statement: sql.DropView) -> None:
     """Run DROP VIEW, which also drops temporary views."""
     name = statement.name
     identifier = possible_identifier(session, name)
@@ -265,26 +248,3 @@ def drop_view(session: Session, statement: sql.DropView) -> None:
             raise BadRequest(f"{identifier} is a table: use DROP TABLE") from None
         if not statement.if_exists:
             raise
-
-
-# --- SHOW -----------------------------------------------------------------------------------------
-
-
-def show_views(session: Session, statement: sql.ShowViews) -> DataFrame:
-    """Run SHOW VIEWS, which also lists temporary views."""
-    if statement.namespace is None:
-        namespace = current_namespace(session)
-    else:
-        namespace = namespace_of(session, statement.namespace)
-    if not namespace:
-        raise BadRequest("SHOW VIEWS: name a namespace, as in SHOW VIEWS IN ns, or run USE ns")
-    of_spark = session.spark.sql(f"SHOW VIEWS IN spark_catalog.{GLOBAL}").collect()
-    rows = [tuple(row) for row in of_spark if not row[0] or namespace == (GLOBAL,)]
-    if namespace != (GLOBAL,):
-        views = session.client.list_views(namespace)
-        rows += [(".".join(view.namespace), view.name, False) for view in views]
-    return literal_rows(
-        session,
-        "namespace string, viewName string, isTemporary boolean",
-        sorted(row for row in rows if matches(row[1], statement.pattern)),
-    )

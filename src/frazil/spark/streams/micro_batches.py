@@ -88,10 +88,6 @@ class Limits:
     max_rows: int | None = None
     """The file that reaches this number is the last one of the batch."""
 
-    @property
-    def is_none(self) -> bool:
-        return self.max_files is None and self.max_rows is None
-
 
 @dataclass(frozen=True, slots=True)
 class Skips:
@@ -152,7 +148,7 @@ class MicroBatches:
         """Return the end of the batch that starts at `start`; the same offset if it is empty."""
         end, files, rows = start, 0, 0
         for part in self._parts(start):
-            if limits.is_none or not self._is_read(part):
+            if limits == Limits() or not self._is_read(part):
                 end = Offset(part.snapshot.snapshot_id)
                 continue
             tasks = self._files_of(part.snapshot, part.scan_all)
@@ -196,11 +192,8 @@ class MicroBatches:
 
     def _checked(self, part: _Part) -> _Part:
         operation = part.snapshot.operation
-        if part.scan_all or operation in (APPEND, REPLACE):
-            return part
-        if operation == DELETE and self._skips.deletes:
-            return part
-        if operation == OVERWRITE and self._skips.overwrites:
+        is_skipped = {DELETE: self._skips.deletes, OVERWRITE: self._skips.overwrites}
+        if part.scan_all or operation in (APPEND, REPLACE) or is_skipped.get(operation or ""):
             return part
         option = {DELETE: SKIP_DELETES, OVERWRITE: SKIP_OVERWRITES}.get(operation or "")
         if option is None:

@@ -120,10 +120,9 @@ def source_options(texts: Mapping[str, str], defaults: Mapping[str, str]) -> Sou
     uri = options.get("uri")
     if not uri:
         raise BadRequest('format("frazil"): name the catalog, as option("uri", "http://…")')
-    read = _Options(options)
     return SourceOptions(
         uri=uri,
-        table=_Options({"table": table}).value("table", _table_name) or table,
+        table=_value({"table": table}, "table", _json_names) or table,
         properties={
             name: text
             for name, text in options.items()
@@ -132,20 +131,20 @@ def source_options(texts: Mapping[str, str], defaults: Mapping[str, str]) -> Sou
         branch=options.get("branch", MAIN),
         has_branch="branch" in options,
         tag=options.get("tag"),
-        snapshot_id=read.value("snapshot-id", whole_number),
-        as_of_timestamp_ms=read.value("as-of-timestamp", _milliseconds),
-        columns=read.value("columns", _names),
-        target_file_size_bytes=read.value("target-file-size-bytes", positive_number),
-        overwrite_mode=read.value("overwrite-mode", _overwrite_mode) or OVERWRITE_MODES[0],
+        snapshot_id=_value(options, "snapshot-id", whole_number),
+        as_of_timestamp_ms=_value(options, "as-of-timestamp", _milliseconds),
+        columns=_value(options, "columns", _names),
+        target_file_size_bytes=_value(options, "target-file-size-bytes", positive_number),
+        overwrite_mode=_value(options, "overwrite-mode", _overwrite_mode) or OVERWRITE_MODES[0],
         overwrite_filter=options.get("overwrite-filter"),
         stream_id=options.get("stream-id"),
-        from_timestamp_ms=read.value(FROM_TIMESTAMP, _milliseconds),
+        from_timestamp_ms=_value(options, FROM_TIMESTAMP, _milliseconds),
         limits=Limits(
-            read.value(MAX_FILES, positive_number), read.value(MAX_ROWS, positive_number)
+            _value(options, MAX_FILES, positive_number), _value(options, MAX_ROWS, positive_number)
         ),
         skips=Skips(
-            deletes=read.value(SKIP_DELETES, boolean) or False,
-            overwrites=read.value(SKIP_OVERWRITES, boolean) or False,
+            deletes=_value(options, SKIP_DELETES, boolean) or False,
+            overwrites=_value(options, SKIP_OVERWRITES, boolean) or False,
         ),
         summary={
             name.removeprefix(SNAPSHOT_PROPERTY): text
@@ -171,18 +170,11 @@ def _refuse_unknown(options: Mapping[str, str]) -> None:
 # --- texts ----------------------------------------------------------------------------------------
 
 
-class _Options:
-    def __init__(self, options: Mapping[str, str]) -> None:
-        self._options = options
-
-    def value(self, name: str, parse: Callable[[str], T]) -> T | None:
-        text = self._options.get(name)
-        if text is None:
-            return None
-        try:
-            return parse(text.strip())
-        except ValueError as error:
-            raise BadRequest(f"option {name}: {error}") from None
+def _value(options: Mapping[str, str], name: str, parse: Callable[[str], T | None]) -> T | None:
+    try:
+        return parse(options[name].strip()) if name in options else None
+    except ValueError as error:
+        raise BadRequest(f"option {name}: {error}") from None
 
 
 def _milliseconds(text: str) -> int:
@@ -198,12 +190,8 @@ def _milliseconds(text: str) -> int:
     return int(moment.timestamp() * 1000)
 
 
-def _table_name(text: str) -> str | tuple[str, ...]:
-    """Parse `ns.t`, or a JSON list for names that contain dots."""
-    return _json_names(text) or text
-
-
 def _json_names(text: str) -> tuple[str, ...] | None:
+    """Parse a JSON list, as for names that contain dots; None if the text is none."""
     if not text.startswith("["):
         return None
     try:

@@ -20,9 +20,9 @@ from pyspark.sql.types import StructType as SparkStruct
 from frazil.client.declare.client_table import Snapshot, Table, schema_of, snapshot_at
 from frazil.datafiles.portable_table import PortableTable
 from frazil.datafiles.reading.scan_tasks import ScanTask, split_tasks, task_of
+from frazil.datafiles.reading.task_reader import ScanReading
 from frazil.spark.core.name_matching import NameMatcher
 from frazil.spark.core.write_audit import BRANCH_SETTING, is_audited
-from frazil.spark.executor.file_tasks import ScanReading
 from frazil.spark.executor.worker_tasks import task_settings
 from frazil.spark.schema.spark_types import spark_schema, spark_type
 from frazil.spark.streams.micro_batches import Limits, MicroBatches, Offset, offset_of
@@ -113,12 +113,11 @@ def pin(options: SourceOptions, table: Table) -> PinnedSnapshot:
     chosen = [name for name, value in named.items() if value is not None]
     if len(chosen) > 1:
         raise BadRequest(f"{table}: give one of {' and '.join(chosen)}")
-    if options.snapshot_id is not None:
-        return PinnedSnapshot(table.snapshot(options.snapshot_id).snapshot_id, True)
-    if options.tag is not None:
-        return PinnedSnapshot(table.snapshot(options.tag).snapshot_id, True)
     if options.as_of_timestamp_ms is not None:
         return PinnedSnapshot(snapshot_at(table, options.as_of_timestamp_ms), True)
+    selector = options.tag if options.snapshot_id is None else options.snapshot_id
+    if selector is not None:
+        return PinnedSnapshot(table.snapshot(selector).snapshot_id, True)
     if options.branch in table.refs:
         return PinnedSnapshot(table.refs[options.branch].snapshot_id, False)
     if not table.refs:

@@ -131,7 +131,9 @@ def discarded(messages: Messages, storage: Storage) -> None:
 # --- batches --------------------------------------------------------------------------------------
 
 
-class TableWriter(DataSourceArrowWriter):
+class _Writing:
+    """What writers of batches and streams share."""
+
     def __init__(self, options: SourceOptions, schema: SparkStruct, overwrite: bool) -> None:
         table = options.load()
         self._options = options
@@ -140,6 +142,8 @@ class TableWriter(DataSourceArrowWriter):
         self._heads = {name: ref.snapshot_id for name, ref in table.refs.items()}
         self._folder = f"{data_location(table)}/{uuid4()}"
 
+
+class TableWriter(_Writing, DataSourceArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         settings = task_settings(*AUDIT_SETTINGS)
         return Written(self._task.write(iterator, self._folder), self._folder, settings)
@@ -175,8 +179,11 @@ class TableWriter(DataSourceArrowWriter):
 # --- streams --------------------------------------------------------------------------------------
 
 
-class TableStreamWriter(StreamWriterBase):  # type: ignore[misc]
-    """Writes each epoch exactly once, by the query's id and the epoch's number."""
+class TableStreamWriter(_Writing, StreamWriterBase):  # type: ignore[misc]
+    """Writes each epoch exactly once, by the query's id and the epoch's number.
+
+    Each epoch of a run has a folder of its own.
+    """
 
     def __init__(self, options: SourceOptions, schema: SparkStruct, overwrite: bool) -> None:
         if StreamWriterBase is object:
@@ -184,16 +191,11 @@ class TableStreamWriter(StreamWriterBase):  # type: ignore[misc]
                 'writeStream.format("frazil") needs Spark 4.1: on 4.0 write the stream by '
                 'session.table("ns.t").write_stream(frame)'
             )
-        table = options.load()
-        self._options = options
-        self._overwrite = overwrite
-        self._task = file_task(options, table, schema)
-        # One for each run of the query; each epoch has a folder of its own below.
-        self._run = f"{data_location(table)}/{uuid4()}"
+        super().__init__(options, schema, overwrite)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         properties = task_settings(_QUERY, _EPOCH, *AUDIT_SETTINGS)
-        folder = f"{self._run}-{properties.get(_EPOCH, '')}"
+        folder = f"{self._folder}-{properties.get(_EPOCH, '')}"
         return Written(self._task.write(iterator, folder), folder, properties)
 
     def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803

@@ -79,15 +79,8 @@ def query_id(spark: SparkSession, checkpoint: str) -> str:
 # --- the table's history --------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class CommittedEpoch:
-    epoch: int
-    checkpoint_id: str
-    """The query that has committed it."""
-
-
-def committed_epoch(table: Table, branch: str, id: str) -> CommittedEpoch | None:
-    """Return the stream's last epoch in the branch's history.
+def committed_epoch(table: Table, branch: str, id: str) -> tuple[int, str] | None:
+    """Return the stream's last epoch in the branch's history, and the query that committed it.
 
     A branch that does not exist yet will start at main's head. None proves nothing, since snapshots
     expire: the catalog decides.
@@ -98,7 +91,7 @@ def committed_epoch(table: Table, branch: str, id: str) -> CommittedEpoch | None
     for snapshot in table.ancestors(head):
         epoch = snapshot.summary.get(EPOCH_ID, "")
         if snapshot.summary.get(QUERY_ID) == id and epoch.isascii() and epoch.isdigit():
-            return CommittedEpoch(int(epoch), snapshot.summary.get(CHECKPOINT_ID, id))
+            return int(epoch), snapshot.summary.get(CHECKPOINT_ID, id)
     return None
 
 
@@ -107,9 +100,10 @@ def is_committed(table: Table, branch: str, stream: StreamId, epoch: int) -> boo
     last = committed_epoch(table, branch, stream.id)
     if last is None:
         return False
-    if stream.checkpoint_id is not None and last.checkpoint_id != stream.checkpoint_id:
+    last_epoch, checkpoint_id = last
+    if stream.checkpoint_id is not None and checkpoint_id != stream.checkpoint_id:
         raise other_checkpoint(stream, table, branch)
-    return epoch <= last.epoch
+    return epoch <= last_epoch
 
 
 def other_checkpoint(stream: StreamId, table: Table, branch: str = MAIN) -> BadRequest:

@@ -84,7 +84,8 @@ def write_stream(
     if not frame.isStreaming:
         raise BadRequest("write_stream: the frame is not a stream: start it with spark.readStream")
     by_key = upserts.upsert_of(mode == UPSERT, keys, upsert, order_by, delete_when, drop_columns)
-    output = output_mode or _output_mode(mode)
+    if mode not in _OUTPUT_MODES and not output_mode:
+        raise BadRequest(f"mode: {mode!r} is none of {', '.join(_OUTPUT_MODES)}")
     _check(context, target, frame, by_key, merge_schema)
     checkpoint = stream_ids.checkpoint_location(context.spark, checkpoint_location, query_name)
     writer = EpochWriter(
@@ -101,18 +102,12 @@ def write_stream(
         stream_id=stream_id or context.settings.stream_id,
         client=context.client,
     )
-    stream = frame.writeStream.foreachBatch(writer).outputMode(output)
+    stream = frame.writeStream.foreachBatch(writer).outputMode(output_mode or _OUTPUT_MODES[mode])
     stream = stream.option("checkpointLocation", checkpoint).options(**stream_options)
     if query_name is not None:
         stream = stream.queryName(query_name)
     query: StreamingQuery = _triggered(stream, trigger).start()
     return query
-
-
-def _output_mode(mode: str) -> str:
-    if mode not in _OUTPUT_MODES:
-        raise BadRequest(f"mode: {mode!r} is none of {', '.join(_OUTPUT_MODES)}")
-    return _OUTPUT_MODES[mode]
 
 
 def _check(
@@ -167,7 +162,8 @@ def read_stream(
         target = replace(
             target, branch=audit_of(context.spark, table).branch_to_read(table) or MAIN
         )
-    reason = _why_not_jar(context, target, table)
+    of_branch = "" if target.branch == MAIN else "Iceberg's runtime reads no stream of a branch"
+    reason = jar_reader.why_own(context, table, table.schema, table.schema, of_branch)
     if reason is None:
         _warn_of_expired(context, table, from_timestamp)
         reader = context.spark.readStream.options(**options)
@@ -181,17 +177,6 @@ def read_stream(
     options["table"] = msgspec.json.encode(identifier).decode()
     options["branch"] = target.branch
     return context.spark.readStream.format(data_source.NAME).options(**options).load()
-
-
-def _why_not_jar(context: Context, target: Target, table: Table) -> str | None:
-    if context.settings.reader == "own":
-        return "as requested"
-    reason = jar_reader.why_not(context, table, table.schema, table.schema)
-    if target.branch != MAIN:
-        reason = "Iceberg's runtime reads no stream of a branch"
-    if context.settings.reader == "jar":
-        jar_reader.check_forced(reason, table)
-    return reason
 
 
 def _warn_of_expired(context: Context, table: Table, from_timestamp: datetime | int | None) -> None:

@@ -71,22 +71,21 @@ def layout_of(
 ) -> Layout:
     order = facts.sort_order()
     is_sorted = bool(order["fields"])
-    is_partitioned = _is_partitioned(facts, spec_id)
+    spec = facts.spec(spec_id)
+    is_partitioned = any(field["transform"].lower() != "void" for field in spec["fields"])
     if zorder:
         return Layout("range", None, tuple(zorder))
     mode = distribution or _property(facts, command)
     if mode is None:
         mode = _default(command, is_partitioned=is_partitioned, is_sorted=is_sorted)
-    mode = _checked(mode)
+    if mode.lower() not in MODES:
+        raise BadRequest(f"distribution mode: {mode!r} is none of {', '.join(MODES)}")
+    mode = mode.lower()
     if mode == "hash" and not is_partitioned:
         mode = "none"
     if mode == "range" and not (is_partitioned or is_sorted):
         mode = "none"
     return Layout(mode, order if is_sorted else None)
-
-
-def _is_partitioned(facts: PortableTable, spec_id: int | None) -> bool:
-    return any(field["transform"].lower() != "void" for field in facts.spec(spec_id)["fields"])
 
 
 def _property(facts: PortableTable, command: str) -> str | None:
@@ -102,12 +101,6 @@ def _default(command: str, *, is_partitioned: bool, is_sorted: bool) -> str:
     if is_sorted:
         return "range"
     return "hash" if is_partitioned else "none"
-
-
-def _checked(mode: str) -> str:
-    if mode.lower() not in MODES:
-        raise BadRequest(f"distribution mode: {mode!r} is none of {', '.join(MODES)}")
-    return mode.lower()
 
 
 def shuffle_settings(facts: PortableTable, codec: str) -> dict[str, str]:
@@ -128,7 +121,11 @@ def spread(
     """
     added = [value.alias(name) for name, value in partition.items()]
     if layout.zorder:
-        added.append(z_order_column(frame, layout.zorder, schema))
+        sources = z_sources(layout.zorder, schema)
+        # This runs a Spark job over a sample.
+        limits = _z_boundaries(frame.select(*sources), len(sources))
+        keys_of = arrow_function(partial(interleaved, limits), "binary")
+        added.append(keys_of(*sources).alias(Z_COLUMN))
     rows = frame.select("*", *added) if added else frame
     keys = [column(name) for name in partition]
     order = [key.asc_nulls_first() for key in keys]
@@ -173,13 +170,6 @@ def _directed(value: Column, item: Mapping[str, Any]) -> Column:
 
 
 # --- Z-order --------------------------------------------------------------------------------------
-
-
-def z_order_column(frame: DataFrame, names: Sequence[str], schema: StructType) -> Column:
-    """Return the key to sort by, named `_z_order`; this runs a Spark job over a sample."""
-    columns = z_sources(names, schema)
-    limits = _z_boundaries(frame.select(*columns), len(columns))
-    return arrow_function(partial(interleaved, limits), "binary")(*columns).alias(Z_COLUMN)
 
 
 def z_sources(names: Sequence[str], schema: StructType) -> list[Column]:

@@ -16,10 +16,10 @@ from pyspark.sql import Column, DataFrame
 
 from frazil.client.declare.client_table import Table
 from frazil.datafiles.footers.files_from_parquet import DataFile, EqualityDeleteFile
+from frazil.datafiles.footers.footer_partitions import partition_fields_of
 from frazil.datafiles.portable_table import FileTable, PortableTable
 from frazil.datafiles.writing.write_properties import positive_property
 from frazil.spark.core.name_matching import column
-from frazil.spark.schema.partition_transforms import spec_fields
 from frazil.spark.schema.spark_types import spark_type
 from frazil.spark.writing.frame_writer import WriteOptions, WritePlan, write_arrow
 from frazil.spark.writing.write_commit import WriteFolder
@@ -48,7 +48,9 @@ def write_equality_deletes(
     keys = rows.select(*map(_typed, fields))
     files: list[EqualityDeleteFile] = []
     for spec_id in covering_specs(table, ids):
-        written = _write(_key_facts(table, StructType(fields), spec_id), keys, folder)
+        facts = PortableTable.of(table, StructType(fields))
+        metadata = {**facts.metadata, **_UNSORTED, "default-spec-id": spec_id}
+        written = _write(replace(facts, metadata=metadata), keys, folder)
         files += (_equality_deletes(file, ids) for file in written)
     return tuple(files)
 
@@ -81,13 +83,13 @@ def covering_specs(table: Table, key_ids: Sequence[int]) -> tuple[int, ...]:
 
 def _sources(table: FileTable, spec_id: int) -> Iterator[int]:
     """Yield the ids of the columns that determine a row's partition."""
-    for field in spec_fields(table, spec_id):
+    for field in partition_fields_of(table, spec_id):
         if not isinstance(field.transform, Void):
             yield field.source_id
 
 
 def _check_covered(table: Table, spec_id: int, missing: frozenset[int]) -> None:
-    for field in spec_fields(table, spec_id):
+    for field in partition_fields_of(table, spec_id):
         if field.source_id in missing:
             raise BadRequest(
                 f"{table}: its rows are in partitions by {field.name} (spec {spec_id}), and their "
@@ -96,13 +98,6 @@ def _check_covered(table: Table, spec_id: int, missing: frozenset[int]) -> None:
                 "partition exist for unpartitioned tables alone: add the column to the key, or "
                 "upsert by deletion vectors"
             )
-
-
-def _key_facts(table: Table, schema: StructType, spec_id: int) -> PortableTable:
-    """Return the table's facts with the key's columns only, and with one of its specs."""
-    facts = PortableTable.of(table, schema)
-    metadata = {**facts.metadata, **_UNSORTED, "default-spec-id": spec_id}
-    return replace(facts, metadata=metadata)
 
 
 # --- files ----------------------------------------------------------------------------------------

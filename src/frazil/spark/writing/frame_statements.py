@@ -19,8 +19,9 @@ from frazil.spark.conditions.sql_conditions import exact_filter
 from frazil.spark.core.context import Context
 from frazil.spark.core.statement_runs import Result, Target, complete_options, run_statement
 from frazil.spark.schema.frame_fitting import fit
+from frazil.spark.schema.schema_evolution import Evolution
 from frazil.spark.writing.frame_writer import WriteOptions, write_rows
-from frazil.spark.writing.write_commit import SchemaChange, commit_files, writing
+from frazil.spark.writing.write_commit import commit_files, writing
 from frazil.wire.expressions import AlwaysTrue, Expression
 
 Declare: TypeAlias = Callable[[TableVerbs[Any], Sequence[DataFile]], Any]
@@ -93,7 +94,7 @@ def write_frame(
     merge_schema: bool = False,
     options: WriteOptions | None = None,
     *,
-    change: SchemaChange | None = None,
+    change: Evolution | None = None,
     even_empty: bool = False,
 ) -> Result:
     """Run one attempt: write and commit the files, or leave nothing behind.
@@ -104,9 +105,9 @@ def write_frame(
     fitted = fit(frame, table, merge_schema=merge_schema)
     with writing(context, table) as pending:
         files = write_rows(
-            context, table, fitted.frame, pending.folder, options, schema=fitted.schema
+            context, table, fitted.frame, pending.folder, options, schema=fitted.evolution.schema
         )
-        change = change or fitted
+        change = change or fitted.evolution
         if not files and not even_empty and not change.updates and not table.is_staged:
             return Result(commit=None, operation=operation)
         commit = commit_files(

@@ -88,11 +88,6 @@ class WritePlan:
             frame, partition_columns(self.facts, self.files.spec_id), self.layout, self.facts.schema
         )
 
-    def partitioned(self, frame: DataFrame) -> DataFrame:
-        """Return the frame with each row's partition in `_partition_*`."""
-        columns = partition_columns(self.facts, self.files.spec_id).items()
-        return frame.select("*", *(column.alias(name) for name, column in columns))
-
 
 def write_rows(
     context: Context,
@@ -114,15 +109,17 @@ def write_rows(
     options = options or WriteOptions()
     plan = WritePlan.of(PortableTable.of(table, schema), options)
     if few and can_write_here(context, table, options):
-        return _write_table(plan, plan.partitioned(frame).toArrow(), folder, lineage=lineage)
+        partition = partition_columns(plan.facts, plan.files.spec_id).items()
+        rows = frame.select("*", *(column.alias(name) for name, column in partition))
+        return _write_table(plan, rows.toArrow(), folder, lineage=lineage)
     engine = _chosen_engine(context, plan, options, folder)
     with session_settings(context.spark, plan.settings):
         if engine == "jvm":
             return write_jvm(
                 context, plan.facts, frame, folder, plan.files, plan.layout, lineage=lineage
             )
-        rows = plan.distributed(frame)
-        return write_arrow(plan.facts, rows, folder, plan.files, lineage=lineage)
+        frame = plan.distributed(frame)
+        return write_arrow(plan.facts, frame, folder, plan.files, lineage=lineage)
 
 
 def write_arrow(

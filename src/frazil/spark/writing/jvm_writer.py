@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame
 
 from frazil.datafiles.arrow.metadata_columns import LAST_UPDATED_FIELD, ROW_ID, ROW_ID_FIELD
 from frazil.datafiles.footers.files_from_parquet import DataFile
+from frazil.datafiles.footers.footer_partitions import partition_fields_of
 from frazil.datafiles.footers.footer_reader import ParquetReader
 from frazil.datafiles.footers.python_values import internal_value
 from frazil.datafiles.portable_table import PortableTable
@@ -27,7 +28,6 @@ from frazil.datafiles.writing.write_properties import TARGET_SIZE, FileOptions
 from frazil.spark.core.borrowed_settings import PARQUET_SETTINGS, session_settings
 from frazil.spark.core.context import Context, setting_text
 from frazil.spark.core.name_matching import column
-from frazil.spark.schema.partition_transforms import spec_fields
 from frazil.spark.schema.spark_types import FIELD_ID_METADATA, FLAT_TYPES
 from frazil.spark.writing.distribution import Layout, spread
 from frazil.spark.writing.partition_folders import IN_FILE, folder_columns, folder_values
@@ -105,7 +105,7 @@ def write_jvm(
     """Write rows in one job into a folder inside `folder`, and read the footers."""
     schema = facts.schema
     fields = _file_fields(schema, lineage=lineage)
-    partition = spec_fields(facts, options.spec_id)
+    partition = partition_fields_of(facts, options.spec_id)
     columns = folder_columns(partition, schema, [field.name for field in fields])
     rows = spread(_with_ids(frame, fields), columns, layout, schema)
     location = f"{folder.location}/{uuid4().hex[:8]}"
@@ -185,7 +185,11 @@ def _declared_files(
         return file if file.record_count else None
 
     # Hadoop writes hidden checksums beside local files; they are removed with the folder.
-    paths = [path for path in storage.list(folder.location) if not _is_hidden(path)]
+    paths = [
+        path
+        for path in storage.list(folder.location)
+        if not path.rpartition("/")[2].startswith((".", "_"))
+    ]
     if not paths:
         _check_seen(folder)
         return ()
@@ -204,10 +208,6 @@ def _check_seen(folder: WriteFolder) -> None:
             "table where driver, executors and this client can all reach it, or use the engine "
             "arrow, whose tasks return what they have written"
         )
-
-
-def _is_hidden(path: str) -> bool:
-    return path.rpartition("/")[2].startswith((".", "_"))
 
 
 def _refuse_rows(storage: Storage, path: str) -> None:

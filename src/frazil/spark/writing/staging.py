@@ -16,18 +16,9 @@ from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyspark.sql.types as st
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
-from pyspark.sql.types import (
-    BooleanType,
-    DateType,
-    NullType,
-    NumericType,
-    StructField,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-)
 
 from frazil.client.declare.client_table import Table
 from frazil.datafiles.reading.file_storage import Storage, is_local, storage_of
@@ -45,10 +36,10 @@ from frazil.spark.writing.write_commit import data_location
 SMALL_BYTES: Final = 64 << 20
 _FLAT_BYTES: Final = 8
 _OTHER_BYTES: Final = 40
-_FLAT: Final = (NumericType, DateType, TimestampType, TimestampNTZType, BooleanType)
+_FLAT: Final = (st.NumericType, st.DateType, st.TimestampType, st.TimestampNTZType, st.BooleanType)
 
 
-def is_small(schema: StructType, rows: int | None) -> bool:
+def is_small(schema: st.StructType, rows: int | None) -> bool:
     """Return whether so many rows fit into one process, by a generous guess from their types.
 
     None is an unknown number of rows.
@@ -139,7 +130,7 @@ def _is_single_machine(context: Context) -> bool:
 # --- columns ------------------------------------------------------------------------------------
 
 
-def _storable(frame: DataFrame) -> tuple[DataFrame, StructType]:
+def _storable(frame: DataFrame) -> tuple[DataFrame, st.StructType]:
     """Return the frame with names and types that Parquet can store, and its types.
 
     A frame may have a name twice, and columns of nulls without a type.
@@ -147,12 +138,12 @@ def _storable(frame: DataFrame) -> tuple[DataFrame, StructType]:
     fields = frame.schema.fields
     renamed = frame.toDF(*(f"c{position}" for position in range(len(fields))))
     types = [
-        StructField(f"c{position}", field.dataType, True)
+        st.StructField(f"c{position}", field.dataType, True)
         for position, field in enumerate(fields)
         if not _has_no_type(field)
     ]
     if len(types) == len(fields):
-        return renamed, StructType(types)
+        return renamed, st.StructType(types)
     # An expression without a type may still fail when it is evaluated, as `assert_true` does.
     rows = renamed.select(
         *(
@@ -160,11 +151,11 @@ def _storable(frame: DataFrame) -> tuple[DataFrame, StructType]:
             for name, field in zip(renamed.columns, fields, strict=True)
         )
     )
-    return rows, StructType(types)
+    return rows, st.StructType(types)
 
 
-def _has_no_type(field: StructField) -> bool:
-    return isinstance(field.dataType, NullType)
+def _has_no_type(field: st.StructField) -> bool:
+    return isinstance(field.dataType, st.NullType)
 
 
 def _restored(rows: DataFrame, frame: DataFrame) -> DataFrame:

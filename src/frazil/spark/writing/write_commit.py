@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 from uuid import uuid4
 
 from pyspark.sql import SparkSession
@@ -19,6 +19,8 @@ from frazil.client.rows.write_folders import data_location as data_location
 from frazil.client.rows.write_folders import only_logged
 from frazil.datafiles.portable_table import FileTable
 from frazil.spark.core.context import Context
+from frazil.spark.schema.schema_evolution import Evolution
+from frazil.wire.declared_content import DeclaredContentFile
 
 
 def new_folder(context: Context, table: FileTable) -> WriteFolder:
@@ -56,27 +58,12 @@ def _stopped_by_failure(spark: SparkSession, write: Write) -> Iterator[None]:
             spark.removeTag(tag)
 
 
-class SchemaChange(Protocol):
-    """Updates that give the table a new schema; empty if it stays the same."""
-
-    @property
-    def updates(self) -> Sequence[Mapping[str, Any]]: ...
-
-    @property
-    def requirements(self) -> Sequence[Mapping[str, Any]]: ...
-
-
-class _WrittenFile(Protocol):
-    @property
-    def file_path(self) -> str: ...
-
-
 def commit_files(
     write: Write,
     context: Context,
     table: Table,
-    schema: SchemaChange,
-    files: Collection[_WrittenFile],
+    schema: Evolution,
+    files: Collection[DeclaredContentFile],
     declare: Callable[[TableVerbs[Any]], Any],
     *,
     even_empty: bool = False,
@@ -84,35 +71,22 @@ def commit_files(
     """Commit the written files, which `declare` adds, and the change of the schema.
 
     With `even_empty` `declare` also counts without files, since it removes something.
-    """
-    has_files = bool(files) or even_empty
-    return write.commit(
-        {file.file_path for file in files},
-        lambda: _submitted(context, table, schema, declare, has_files=has_files),
-    )
-
-
-def _submitted(
-    context: Context,
-    table: Table,
-    schema: SchemaChange,
-    declare: Callable[[TableVerbs[Any]], Any],
-    *,
-    has_files: bool,
-) -> Commit:
-    """Commit the change of the schema and the declared files in one request.
-
     `declare_metadata` is not rebuilt by the client if a requirement fails: `run_statement` decides
     whether to run the whole statement again.
     """
-    if not schema.updates and not table.is_staged:
-        commit: Commit = declare(table)
+    has_files = bool(files) or even_empty
+
+    def submit() -> Commit:
+        if not schema.updates and not table.is_staged:
+            commit: Commit = declare(table)
+            return commit
+        with context.client.transaction() as transaction:
+            changes = transaction.table(table)
+            if schema.updates or not has_files:
+                changes.declare_metadata(schema.updates, schema.requirements)
+            if has_files:
+                declare(changes)
+        (commit,) = transaction.commits
         return commit
-    with context.client.transaction() as transaction:
-        changes = transaction.table(table)
-        if schema.updates or not has_files:
-            changes.declare_metadata(schema.updates, schema.requirements)
-        if has_files:
-            declare(changes)
-    (commit,) = transaction.commits
-    return commit
+
+    return write.commit({file.file_path for file in files}, submit)

@@ -19,7 +19,7 @@ from frazil.datafiles.reading.file_storage import storage_of
 from frazil.datafiles.reading.scan_tasks import DeletedRows, task_of
 from frazil.datafiles.reading.task_reader import read_task
 from frazil.datafiles.writing import data_file_writer
-from frazil.spark.writing.row_removal import copy_files
+from frazil.spark.rows.changed_rows import copy_files
 from frazil.spark.writing.write_commit import new_folder
 from frazil.wire.errors import BadRequest, UnsupportedOperation
 from tests.support.touched_tables import (
@@ -87,7 +87,7 @@ def test_a_file_with_no_row_left_has_no_copy(client: Client, namespace: str) -> 
 def test_rows_that_were_deleted_before_stay_away(
     client: Client, namespace: str, version: int
 ) -> None:
-    from frazil.spark.writing.row_removal import write_deletes
+    from frazil.spark.rows.changed_rows import write_deletes
 
     table = make_table(client, namespace, version)
     context = without_spark(client)

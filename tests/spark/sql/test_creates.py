@@ -118,7 +118,7 @@ def test_a_replacement_that_fails_leaves_the_table_alone(
 def test_a_replacement_is_built_again_where_ids_were_given_out_meanwhile(
     session: Session, namespace: str, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from frazil.spark.ddl import table_creation
+    from frazil.spark.sql import table_creation
 
     name = f"{namespace}.t"
     session.sql(f"CREATE TABLE {name} AS SELECT id FROM range(3)")

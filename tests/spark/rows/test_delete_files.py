@@ -12,7 +12,7 @@ from pyiceberg.catalog import load_catalog
 from frazil.client.catalog_client import Client
 from frazil.client.declare.client_table import Table
 from frazil.datafiles.footers.files_from_parquet import PositionDeleteFile
-from frazil.spark.writing.row_removal import write_deletes
+from frazil.spark.rows.changed_rows import write_deletes
 from frazil.spark.writing.write_commit import new_folder
 from frazil.values.deletion_vectors import read_deletion_vector
 from frazil.values.puffin import read_footer

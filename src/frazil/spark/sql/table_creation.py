@@ -7,6 +7,7 @@ with the same name keep their IDs. Schema, partitions and rows change in one req
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from dataclasses import replace as with_changes
 from itertools import count
@@ -21,6 +22,7 @@ from frazil.client.declare.schema_updates import next_id
 from frazil.spark.core.context import Context
 from frazil.spark.core.progress import progress
 from frazil.spark.core.statement_runs import Result, Target, complete_options, run_statement
+from frazil.spark.schema.schema_evolution import Evolution
 from frazil.spark.schema.spark_types import iceberg_schema
 from frazil.spark.writing.frame_statements import Declare, write_frame
 from frazil.spark.writing.frame_writer import WriteOptions
@@ -60,13 +62,10 @@ def create_table(
     """
     if if_not_exists and context.client.table_exists(identifier):
         return None
-    arguments = _arguments(struct_with_ids(schema), definition)
-    try:
+    with suppress(*((AlreadyExists,) if if_not_exists else ())):
+        arguments = _arguments(struct_with_ids(schema), definition)
         return context.client.create_table(identifier, **arguments)
-    except AlreadyExists:
-        if if_not_exists:
-            return None
-        raise
+    return None
 
 
 def create_table_as(
@@ -100,8 +99,8 @@ def replace_table(
         if table is None:
             create_table(context, identifier, schema, definition)
             return
-        new = replacement_of(table, struct_with_ids(schema), definition)
-        new.table.declare_metadata(new.updates, new.requirements)
+        new, change = replacement_of(table, struct_with_ids(schema), definition)
+        new.declare_metadata(change.updates, change.requirements)
 
     run_statement(context, Target(identifier), attempt)
 
@@ -123,10 +122,10 @@ def replace_table_as(
         if table is None:
             return create_table_as(context, identifier, frame, definition, options, commit_options)
         schema = iceberg_schema(frame.schema)
-        new = replacement_of(table, schema, definition)
+        new, change = replacement_of(table, schema, definition)
         declare = _appending(context, identifier, commit_options)
         result = write_frame(
-            context, new.table, frame, "replace", declare, options=options, change=new
+            context, new, frame, "replace", declare, options=options, change=change
         )
         return with_changes(result, rows_deleted=None)
 
@@ -143,12 +142,9 @@ def _appending(
 
 
 def _existing(context: Context, identifier: Identifier, *, or_create: bool) -> Table | None:
-    try:
+    with suppress(*((NoSuchTable,) if or_create else ())):
         return context.client.load_table(identifier)
-    except NoSuchTable:
-        if or_create:
-            return None
-        raise
+    return None
 
 
 # --- metadata of a new table ----------------------------------------------------------------------
@@ -168,18 +164,12 @@ def _arguments(schema: StructType, definition: Definition) -> dict[str, Any]:
 # --- metadata of a replacement --------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Replacement:
-    """What replaces a table."""
+def replacement_of(
+    table: Table, schema: StructType, definition: Definition
+) -> tuple[Table, Evolution]:
+    """Return the table as it will be, for the writers of its files, and what makes it so.
 
-    table: Table
-    """The table as it will be, for the writers of its files."""
-    updates: Sequence[Mapping[str, Any]]
-    requirements: Sequence[Mapping[str, Any]]
-
-
-def replacement_of(table: Table, schema: StructType, definition: Definition) -> Replacement:
-    """Return the replacement of a table, like Java's `TableMetadata.buildReplacement`.
+    This is like Java's `TableMetadata.buildReplacement`.
 
     `schema` may have any IDs: columns whose names the table has keep the table's IDs.
     """
@@ -206,7 +196,8 @@ def replacement_of(table: Table, schema: StructType, definition: Definition) -> 
     }
     metadata["current-snapshot-id"] = -1
     updates = _updates(table, definition, define_table(document, spec, order, {}))
-    return Replacement(with_changes(table, metadata=metadata), updates, _requirements(table))
+    evolution = Evolution(schema, tuple(updates), _requirements(table))
+    return with_changes(table, metadata=metadata), evolution
 
 
 def _updates(
@@ -227,23 +218,19 @@ def _updates(
     return updates
 
 
-def _requirements(table: Table) -> list[Mapping[str, Any]]:
+def _requirements(table: Table) -> tuple[Mapping[str, Any], ...]:
     """Require that nobody else assigned IDs or changed the default spec.
 
     Rows that others have written meanwhile do not matter, because they are replaced.
     """
-    metadata = table.metadata
-    return [
-        {
-            "type": "assert-last-assigned-field-id",
-            "last-assigned-field-id": metadata["last-column-id"],
-        },
-        {
-            "type": "assert-last-assigned-partition-id",
-            "last-assigned-partition-id": metadata["last-partition-id"],
-        },
-        {"type": "assert-default-spec-id", "default-spec-id": metadata["default-spec-id"]},
-    ]
+    required = {
+        "last-assigned-field-id": "last-column-id",
+        "last-assigned-partition-id": "last-partition-id",
+        "default-spec-id": "default-spec-id",
+    }
+    return tuple(
+        {"type": f"assert-{name}", name: table.metadata[key]} for name, key in required.items()
+    )
 
 
 def _others(

@@ -1,1 +1,0 @@
-"""Create, replace and alter tables."""
