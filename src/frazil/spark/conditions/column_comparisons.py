@@ -314,35 +314,35 @@ def _date_position(_: Type, literal: Literal, __: Zone) -> Position | None:
 
 
 def _instant_position(type_: Type, literal: Literal, zone: Zone) -> Position | None:
-    if literal.kind is Kind.INSTANT:
-        instant = literal.value
-    elif literal.kind is Kind.LOCAL:
-        instant = zone.instant(literal.value)
-    elif literal.kind is Kind.DATE:
-        instant = zone.instant(datetime.combine(literal.value, time()))
-    elif literal.kind is Kind.STRING:
-        instant = instant_of(literal.value, zone)
-    else:
-        return None
+    instant = literal.value
+    if literal.kind is not Kind.INSTANT:
+        instant = _moment(literal, zone.instant, lambda text: instant_of(text, zone))
     return None if instant is None else _timestamp_position(type_, instant)
 
 
 def _local_position(type_: Type, literal: Literal, zone: Zone) -> Position | None:
-    if literal.kind is Kind.INSTANT:
-        # Spark converts the column's local times to instants. If clocks change in this zone, the
-        # order of the two is not the same.
-        timestamp = zone.local(literal.value)
-        if timestamp is not None and not zone.is_fixed:
-            return _around(timestamp, _MAX_CLOCK_CHANGE)
-    elif literal.kind is Kind.LOCAL:
-        timestamp = literal.value
-    elif literal.kind is Kind.DATE:
-        timestamp = datetime.combine(literal.value, time())
-    elif literal.kind is Kind.STRING:
-        timestamp = local_of(literal.value)
-    else:
-        return None
-    return None if timestamp is None else _timestamp_position(type_, timestamp)
+    if literal.kind is not Kind.INSTANT:
+        timestamp = _moment(literal, lambda local: local, local_of)
+        return None if timestamp is None else _timestamp_position(type_, timestamp)
+    # Spark converts the column's local times to instants. If clocks change in this zone, the order
+    # of the two is not the same.
+    timestamp = zone.local(literal.value)
+    if timestamp is None or zone.is_fixed:
+        return None if timestamp is None else _timestamp_position(type_, timestamp)
+    return _around(timestamp, _MAX_CLOCK_CHANGE)
+
+
+def _moment(
+    literal: Literal,
+    of_local: Callable[[datetime], datetime | None],
+    of_text: Callable[[str], datetime | None],
+) -> datetime | None:
+    """Return a local time, the start of a date, or a text as the caller converts them."""
+    if literal.kind is Kind.DATE:
+        return of_local(datetime.combine(literal.value, time()))
+    if literal.kind is Kind.LOCAL:
+        return of_local(literal.value)
+    return of_text(literal.value) if literal.kind is Kind.STRING else None
 
 
 def _timestamp_position(type_: Type, timestamp: datetime) -> Position | None:

@@ -99,20 +99,16 @@ class Zone:
         if the instant is out of range or the zone unknown.
         """
         info = self.info
-        if info is None:
-            return None
         try:
-            return local.replace(tzinfo=info).astimezone(UTC)
+            return None if info is None else local.replace(tzinfo=info).astimezone(UTC)
         except OverflowError:
             return None
 
     def local(self, instant: datetime) -> datetime | None:
         """Convert an instant to a local time; None if unknown."""
         info = self.info
-        if info is None:
-            return None
         try:
-            return instant.astimezone(info).replace(tzinfo=None)
+            return None if info is None else instant.astimezone(info).replace(tzinfo=None)
         except OverflowError:
             return None
 
@@ -191,15 +187,15 @@ def _cast(node: exp.Cast, zone: Zone) -> Literal | None:
     if inner.kind is not Kind.STRING:
         return None
     if to is exp.DataType.Type.DATE:
-        day = date_of(inner.value)
-        return None if day is None else Literal(Kind.DATE, day)
+        return _known(Kind.DATE, date_of(inner.value))
     if to in _INSTANTS:
-        instant = instant_of(inner.value, zone)
-        return None if instant is None else Literal(Kind.INSTANT, instant)
-    if to is exp.DataType.Type.TIMESTAMPNTZ:
-        local = local_of(inner.value)
-        return None if local is None else Literal(Kind.LOCAL, local)
-    return None
+        return _known(Kind.INSTANT, instant_of(inner.value, zone))
+    is_local = to is exp.DataType.Type.TIMESTAMPNTZ
+    return _known(Kind.LOCAL, local_of(inner.value)) if is_local else None
+
+
+def _known(kind: Kind, value: Any) -> Literal | None:
+    return None if value is None else Literal(kind, value)
 
 
 def _as_float(value: float) -> Literal | None:

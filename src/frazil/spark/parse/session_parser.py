@@ -54,7 +54,7 @@ def setting_statement(text: str) -> sql.SparkStatement | None:
 
 
 def spark_parser(cursor: Cursor) -> Parser | None:
-    """Return the parser of what Spark runs, or of what it does to its own tables; else None."""
+    """Return the parser of what Spark runs or only its own tables have; None for all else."""
     first, second = cursor.word(), cursor.word(1)
     is_of_spark = first in _OF_SPARK or second in _OF_SPARK_AFTER.get(first, ())
     if is_of_spark or _is_function(cursor):

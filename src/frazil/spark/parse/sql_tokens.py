@@ -24,10 +24,15 @@ from frazil.wire.errors import BadRequest
 Edit: TypeAlias = tuple[int, int, str]
 """The start and end of a part of a text, and what replaces it."""
 
-_STRINGS: Final = frozenset({TokenType.STRING, TokenType.RAW_STRING})
-_OTHER_LITERALS: Final = frozenset(
-    {TokenType.HEX_STRING, TokenType.NATIONAL_STRING, TokenType.UNICODE_STRING, TokenType.HINT}
-)
+_KINDS: Final = {
+    **dict.fromkeys((TokenType.STRING, TokenType.RAW_STRING), Kind.STRING),
+    TokenType.IDENTIFIER: Kind.QUOTED,
+    TokenType.NUMBER: Kind.NUMBER,
+    TokenType.HEX_STRING: Kind.OTHER,
+    TokenType.NATIONAL_STRING: Kind.OTHER,
+    TokenType.UNICODE_STRING: Kind.OTHER,
+    TokenType.HINT: Kind.OTHER,
+}
 _WORD: Final = re.compile(r"\w+")
 
 
@@ -46,16 +51,11 @@ def tokens_of(text: str) -> tuple[Token, ...]:
         if tokens and start < tokens[-1].end:
             continue  # A number such as 12L is three tokens at one position.
         written = text[start:end]
-        if token.token_type in _STRINGS:
-            tokens.append(Token(Kind.STRING, written, token.text, start, end))
-        elif token.token_type is TokenType.IDENTIFIER:
-            tokens.append(Token(Kind.QUOTED, written, token.text, start, end))
-        elif token.token_type is TokenType.NUMBER:
-            tokens.append(Token(Kind.NUMBER, written, token.text, start, end))
-        elif token.token_type in _OTHER_LITERALS:
-            tokens.append(Token(Kind.OTHER, written, token.text, start, end))
-        else:
+        kind = _KINDS.get(token.token_type)
+        if kind is None:
             tokens.extend(_words(written, start))
+        else:
+            tokens.append(Token(kind, written, token.text, start, end))
     return tuple(tokens)
 
 

@@ -1,4 +1,7 @@
-"""Writes a frame of changed rows in one pass: tasks write new rows and note which old ones go.
+"""Writes a frame of changed rows in one pass, and removes the old rows from their files.
+
+Tasks write new rows and note which old ones go. Then copies replace the files, or delete files are
+added.
 
 The frame has one line for each target row that a statement affects and for each row that it
 inserts:

@@ -192,11 +192,8 @@ class MicroBatches:
 
     def _checked(self, part: _Part) -> _Part:
         operation = part.snapshot.operation
-        if part.scan_all or operation in (APPEND, REPLACE):
-            return part
-        if operation == DELETE and self._skips.deletes:
-            return part
-        if operation == OVERWRITE and self._skips.overwrites:
+        is_skipped = {DELETE: self._skips.deletes, OVERWRITE: self._skips.overwrites}
+        if part.scan_all or operation in (APPEND, REPLACE) or is_skipped.get(operation or ""):
             return part
         option = {DELETE: SKIP_DELETES, OVERWRITE: SKIP_OVERWRITES}.get(operation or "")
         if option is None:

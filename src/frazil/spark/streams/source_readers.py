@@ -113,12 +113,11 @@ def pin(options: SourceOptions, table: Table) -> PinnedSnapshot:
     chosen = [name for name, value in named.items() if value is not None]
     if len(chosen) > 1:
         raise BadRequest(f"{table}: give one of {' and '.join(chosen)}")
-    if options.snapshot_id is not None:
-        return PinnedSnapshot(table.snapshot(options.snapshot_id).snapshot_id, True)
-    if options.tag is not None:
-        return PinnedSnapshot(table.snapshot(options.tag).snapshot_id, True)
     if options.as_of_timestamp_ms is not None:
         return PinnedSnapshot(snapshot_at(table, options.as_of_timestamp_ms), True)
+    selector = options.tag if options.snapshot_id is None else options.snapshot_id
+    if selector is not None:
+        return PinnedSnapshot(table.snapshot(selector).snapshot_id, True)
     if options.branch in table.refs:
         return PinnedSnapshot(table.refs[options.branch].snapshot_id, False)
     if not table.refs:
