@@ -168,8 +168,9 @@ COMMON = {
 LISTED: dict[str, set[str]] = {
     "append": {"add-data-files"} | COMMON,
     "delete": {"remove-data-files", "remove-delete-files", "delete-row-filter"} | COMMON,
-    "overwrite": {*FILES, "delete-row-filter", "replace-partitions"} | COMMON,
-    "replace": {*FILES, "data-sequence-number"} | COMMON,
+    "overwrite": {*FILES, "delete-row-filter", "replace-partitions", "rebase-deletion-vectors"}
+    | COMMON,
+    "replace": {*FILES, "data-sequence-number", "rebase-deletion-vectors"} | COMMON,
     "cherry-pick": {"snapshot-id", "branch"},
 }
 VALUES: dict[str, Any] = {
@@ -179,6 +180,7 @@ VALUES: dict[str, Any] = {
     "remove-delete-files": ["4"],
     "delete-row-filter": TRUE,
     "replace-partitions": False,
+    "rebase-deletion-vectors": True,
     "data-sequence-number": 1,
     "snapshot-id": 1,
     "branch": "main",

@@ -66,10 +66,16 @@ class ObjectInfo:
 
 
 class ObjectReader(Protocol):
-    """Reads whole objects."""
+    """Reads objects, as `Store` does."""
 
     def get(self, location: str, max_bytes: int | None = None) -> bytes:
         """Return the whole object. Raise ObjectMissing or ObjectTooLarge."""
+
+    def get_range(self, location: str, offset: int, length: int) -> bytes:
+        """Return a part of an object. Raise ObjectMissing or StoreError."""
+
+    def size(self, location: str) -> int | None:
+        """Return the size of the object, or None if it does not exist."""
 
 
 class Store(ABC):

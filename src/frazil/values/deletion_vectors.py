@@ -196,7 +196,7 @@ class DeletionVector:
             raise InvalidDeletionVector(
                 f"positions are integers from 0 to {MAX_POSITION}: {error}"
             ) from None
-        return cls._optimized(bitmap)
+        return cls.from_bitmap(bitmap)
 
     @classmethod
     def deserialize(cls, data: bytes) -> DeletionVector:
@@ -212,10 +212,10 @@ class DeletionVector:
             bitmap = FrozenBitMap64.deserialize(bytes(vector))
         except (InvalidRoaring, ValueError) as error:
             raise InvalidDeletionVector(f"the bitmap is damaged: {error}") from None
-        return cls._optimized(bitmap)
+        return cls.from_bitmap(bitmap)
 
     @classmethod
-    def _optimized(cls, bitmap: FrozenBitMap64) -> DeletionVector:
+    def from_bitmap(cls, bitmap: FrozenBitMap64) -> DeletionVector:
         """Run-length encode the bitmap where that is smaller, as Java does before it writes."""
         if bitmap and bitmap.max() > MAX_POSITION:
             raise InvalidDeletionVector(

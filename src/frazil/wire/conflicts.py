@@ -52,10 +52,14 @@ class Conflict(Struct, frozen=True, kw_only=True, rename="kebab"):
     snapshots: tuple[ConflictSnapshot, ...]
     file_count: int
     files: tuple[ConflictFile, ...]
+    row_count: int | None = None
+    """The number of rows that another commit deleted too; only for deletion vectors."""
 
     def document(self) -> dict[str, Any]:
         """Return the conflict as a document for `ValidationError`."""
         document: dict[str, Any] = msgspec.to_builtins(self)
+        if self.row_count is None:
+            del document["row-count"]
         return document
 
 

@@ -148,6 +148,8 @@ class Overwrite(_FileUpdate, frozen=True, kw_only=True, tag="overwrite"):
     remove_delete_files: tuple[RemovedDeleteFile, ...] = ()
     delete_row_filter_json: Raw = field(name="delete-row-filter", default=NULL)
     replace_partitions: bool = False
+    rebase_deletion_vectors: bool = False
+    """Whether the server merges the vectors with those that others have committed since."""
 
     @property
     def delete_row_filter(self) -> Raw | None:
@@ -163,6 +165,8 @@ class Replace(_FileUpdate, frozen=True, kw_only=True, tag="replace"):
     remove_delete_files: tuple[RemovedDeleteFile, ...] = ()
     data_sequence_number: Count | None = None
     """The sequence number of the added data files, so that newer equality deletes apply to them."""
+    rebase_deletion_vectors: bool = False
+    """Whether the server merges the vectors with those that others have committed since."""
 
 
 class Delete(_FileUpdate, frozen=True, kw_only=True, tag="delete"):
@@ -325,6 +329,7 @@ def _check_replace_partitions(update: Overwrite, json_path: str) -> None:
         ("delete-row-filter", update.delete_row_filter is not None),
         ("remove-data-files", bool(update.remove_data_files)),
         ("remove-delete-files", bool(update.remove_delete_files)),
+        ("rebase-deletion-vectors", update.rebase_deletion_vectors),
     ):
         if sent:
             raise BadRequest(
@@ -355,10 +360,10 @@ def _check_replace(update: Replace, json_path: str) -> None:
         raise BadRequest(
             f"{json_path}.add-data-files: a replace that adds data files must remove data files"
         )
-    if update.add_delete_files and not update.remove_delete_files:
+    if not update.remove_delete_files and _deletes_of_other_files(update):
         raise BadRequest(
             f"{json_path}.add-delete-files: a replace that adds delete files must remove delete "
-            "files"
+            "files, unless they name data files that it adds in referenced-data-file"
         )
     if update.data_sequence_number is not None and update.base_snapshot_id is None:
         raise BadRequest(
@@ -366,6 +371,18 @@ def _check_replace(update: Replace, json_path: str) -> None:
             "replaced files were read from"
         )
     _check_file_lists(update, json_path)
+
+
+def _deletes_of_other_files(update: Replace) -> bool:
+    """Return whether an added delete file may delete rows of files that the update does not add.
+
+    A rewrite that ran beside deletes carries them over: it adds files with their deletes.
+    """
+    own = set(map(data_file_path, update.add_data_files))
+    return any(
+        not isinstance(file, PositionDeleteFile) or file.referenced_data_file not in own
+        for file in update.add_delete_files
+    )
 
 
 def _changes_nothing(json_path: str, action: str, names: str) -> BadRequest:

@@ -301,11 +301,21 @@ class Model:
                 and not change.row_filter.must_match(file)
                 and file.name not in change.remove
             }
-        if change.action == "replace":
-            replaced = sum(len(data[name].rows) for name in change.remove if name in data)
-            if sum(len(file.rows) for file in change.add) > replaced:
-                found["replace-adds-rows"] = {"*"}
+        replaced = self._rows_replaced(change, data, deletes)
+        if change.action == "replace" and _rows_added(change) > replaced:
+            found["replace-adds-rows"] = {"*"}
         return found
+
+    def _rows_replaced(
+        self, change: Change, data: Mapping[str, Data], deletes: Mapping[str, Delete]
+    ) -> int:
+        """Return the number of rows in the replaced files. Rows that a vector deletes are not
+        counted; other deletes change nothing."""
+        replaced = {name for name in change.remove if name in data}
+        rows = sum(len(data[name].rows) for name in replaced)
+        if not self.has_vectors:
+            return rows
+        return rows - sum(len(d.values) for d in deletes.values() if d.target in replaced)
 
     def _vectors(self, change: Change, head: Snapshot | None, seen: Snapshot | None) -> set[str]:
         if not self.has_vectors:
@@ -461,3 +471,10 @@ def operation_of(change: Change) -> str:
     if not change.add and (change.add_deletes or removes or change.remove_deletes):
         return "delete"
     return "overwrite"
+
+
+def _rows_added(change: Change) -> int:
+    """Return the number of added rows, without those that an added position delete removes."""
+    own = {file.name for file in change.add}
+    rows = sum(len(file.rows) for file in change.add)
+    return rows - sum(len(d.values) for d in change.add_deletes if d.refers and d.target in own)

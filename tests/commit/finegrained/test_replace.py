@@ -141,7 +141,7 @@ def test_ignoring_missing_removals_does_not_reach_a_rewrite(new_table: TableFact
 
 @WITH_DELETES
 def test_an_old_sequence_number_is_given_to_the_new_file(table: Table) -> None:
-    a, b, c = table.data("a", 0), table.data("b", 1), table.data("c", 2)
+    a, b, c = table.data("a", 0, rows=2), table.data("b", 1), table.data("c", 2)
     table.overwrite(add=[a, b, c], add_deletes=[table.deletes("da", a), table.deletes("db", b)])
     base = table.head_id
     table.replace(remove=[a], add=[table.data("d", 0)], base=base, data_sequence_number=1)
@@ -253,7 +253,7 @@ def test_format_version_1_has_no_sequence_numbers(new_table: TableFactory) -> No
 
 @WITH_DELETES
 def test_data_and_delete_files_are_rewritten_together(table: Table) -> None:
-    a, b, c = table.data("a", 0), table.data("b", 1), table.data("c", 2)
+    a, b, c = table.data("a", 0, rows=2), table.data("b", 1), table.data("c", 2)
     da, eb = table.deletes("da", a), table.equality_deletes("eb", 1)
     table.overwrite(add=[a, b, c], add_deletes=[da, eb])
     table.replace(remove=[a], remove_deletes=[da, eb], add=[table.data("d", 0)], base=table.head_id)
@@ -284,7 +284,7 @@ def test_a_file_and_all_its_deletes_go(table: Table) -> None:
 
 @WITH_DELETES
 def test_a_new_delete_file_since_the_base(table: Table) -> None:
-    a = table.data("a", 0)
+    a = table.data("a", 0, rows=2)
     before = table.append(a)["snapshot-id"]
     after = table.overwrite(add_deletes=[table.deletes("da", a)])["snapshot-id"]
     update = replace(

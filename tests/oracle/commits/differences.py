@@ -341,6 +341,21 @@ def _duplicate_file(context: Context, difference: Difference) -> bool:
     )
 
 
+def _revived_rows(context: Context, difference: Difference) -> bool:
+    """Java lets a rewrite add as many rows as its files had before deletion vectors."""
+    removed = set(context.step.remove_data)
+    live = context.before.live(context.step.branch)
+    has_vector = any(
+        entry.content_offset is not None and _referenced(entry.file) in removed for entry in live
+    )
+    return (
+        difference.where == "verdict"
+        and context.step.kind == "rewrite"
+        and context.only_rejected("replace-adds-rows")
+        and has_vector
+    )
+
+
 def _branch_totals(context: Context, difference: Difference) -> bool:
     """Java counts totals from zero on a branch that a commit creates; later totals differ too."""
     if context.own is None or context.java is None or ": summary total-" not in difference.where:
@@ -457,6 +472,11 @@ LISTED: Final = (
         "duplicate-file",
         "A data file that is already live is not added again.",
         _duplicate_file,
+    ),
+    Listed(
+        "revived-rows",
+        "A rewrite adds no more rows than are live in its files under their deletion vectors.",
+        _revived_rows,
     ),
     Listed(
         "branch-totals",

@@ -244,6 +244,14 @@ def duplicate_file(files: Files) -> list[Step]:
     return [append(files.data("a")), append(files.data("a"))]
 
 
+def revived_rows(files: Files) -> list[Step]:
+    return [
+        append(files.data("a"), files.data("b")),
+        Step(kind="row-delta", base=1, add_deletes=(files.vector("one", "a"),)),
+        Step(kind="rewrite", base=2, add_data=(files.data("c"),), remove_data=(files.path("a"),)),
+    ]
+
+
 def branch_totals(files: Files) -> list[Step]:
     return [append(files.data("a")), append(files.data("b"), branch="other")]
 
@@ -283,6 +291,7 @@ CASES: Final[Mapping[str, Case]] = {
         V2, clauses_first, "Cannot delete file where some", frozenset({"required-data-files"})
     ),
     "duplicate-file": Case(V2, duplicate_file, ACCEPTED, frozenset({"duplicate-file"})),
+    "revived-rows": Case(V3, revived_rows, ACCEPTED, frozenset({"replace-adds-rows"})),
     "branch-totals": Case(V2, branch_totals, ACCEPTED, ACCEPTED),
 }
 

@@ -205,12 +205,19 @@ class FileVerbs(ABC, Generic[R]):
         remove_data: Iterable[RemovedData] = (),
         remove_deletes: Iterable[RemovedDeletes] = (),
         referenced_data_files: Iterable[str] = (),
+        replaced_data_files: Iterable[str] = (),
+        rebase_deletion_vectors: bool = False,
         **options: Unpack[CheckOptions],
     ) -> R:
         """Add rows and deletes of rows (merge-on-read).
 
         `referenced_data_files` are data files that position deletes refer to without naming them in
-        `referenced-data-file`.
+        `referenced-data-file`. `replaced_data_files` are files whose rows a compaction has moved:
+        the vectors are for the new files, and nothing else may have removed the old ones.
+
+        With `rebase_deletion_vectors` the server merges the vectors with those that others have
+        added to the same data files, unless a row was deleted twice. Use it only if the change
+        depends on nothing but the rows that it deletes. Format version 3 only.
 
         The clauses are those that Spark's SparkPositionDeltaWrite requests of Java's RowDelta. If a
         concurrent DELETE removed a referenced file, another DELETE has nothing left to do there,
@@ -224,11 +231,13 @@ class FileVerbs(ABC, Generic[R]):
         conflict_filter = optional_filter_json(options.get("conflict_filter"))
         clauses: list[CommitValidation] = []
         referenced = _referenced_data_files(deletes, referenced_data_files)
-        if referenced:
-            allowed: tuple[RemoveOperation, ...] = ("DELETE",) if command == "delete" else ()
-            clauses.append(
-                RequiredDataFiles(file_paths=referenced, allowed_remove_operations=allowed)
-            )
+        replaced = tuple(replaced_data_files)
+        allowed: tuple[RemoveOperation, ...] = ("DELETE",) if command == "delete" else ()
+        for paths, operations in ((referenced, allowed), (replaced, ("REPLACE", *allowed))):
+            if paths:
+                clauses.append(
+                    RequiredDataFiles(file_paths=paths, allowed_remove_operations=operations)
+                )
         clauses += _removal_clauses(removed, removed_deletes)
         if command != "delete":
             clauses.append(NotAllowedAddedDeleteFiles(filter_json=conflict_filter))
@@ -239,6 +248,7 @@ class FileVerbs(ABC, Generic[R]):
             add_delete_files=deletes,
             remove_data_files=removed,
             remove_delete_files=_delete_files(NamedDeleteFile, removed_deletes),
+            rebase_deletion_vectors=rebase_deletion_vectors,
             **_validated_fields(table, clauses, options),
         )
         return self._declare(update, options)
@@ -251,10 +261,12 @@ class FileVerbs(ABC, Generic[R]):
         remove_deletes: Iterable[RemovedDeletes] = (),
         add_deletes: Iterable[AddedDeleteFile] = (),
         data_sequence_number: int | None = None,
+        rebase_deletion_vectors: bool = False,
         **options: Unpack[CheckOptions],
     ) -> R:
         """Replace files by others with the same rows (compaction).
 
+        `rebase_deletion_vectors` is as in `row_delta`, for vectors of files that are not replaced.
         The clauses are those of Java's BaseRewriteFiles, which apply at every isolation level.
         """
         table = self._base()
@@ -265,6 +277,7 @@ class FileVerbs(ABC, Generic[R]):
             remove_data_files=paths,
             remove_delete_files=_delete_files(NamedDeleteFile, removed_deletes),
             data_sequence_number=data_sequence_number,
+            rebase_deletion_vectors=rebase_deletion_vectors,
             **_validated_fields(table, _removal_clauses(paths, removed_deletes), options),
         )
         return self._declare(update, options)

@@ -45,6 +45,9 @@ class CommittedSnapshot(Struct, frozen=True, rename="kebab"):
     snapshot_id: int
     sequence_number: int
     operation: str
+    superseded_files: tuple[str, ...] = ()
+    """Declared Puffin files that the table does not need, because the server merged their
+    vectors."""
 
 
 class Commit(Struct, frozen=True, kw_only=True):

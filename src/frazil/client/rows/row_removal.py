@@ -46,6 +46,7 @@ from frazil.wire.declared_content import DeleteFileReference
 from frazil.wire.errors import BadRequest, UnsupportedOperation
 
 _DELETES_MIN_FORMAT_VERSION: Final = 2
+VECTORS_MIN_FORMAT_VERSION: Final = 3
 GRANULARITY_PROPERTY: Final = "write.delete.granularity"
 _GRANULARITIES: Final = ("file", "partition")
 _GROUP_BYTES: Final = 64 << 10

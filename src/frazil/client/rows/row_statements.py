@@ -15,9 +15,11 @@ from typing import Any
 from frazil.client.declare.client_table import Table
 from frazil.client.declare.file_operations import Command, CommitOptions, Isolation, check_options
 from frazil.client.declare.table_verbs import Commit
+from frazil.client.rows.moved_rows import find_rows
 from frazil.client.rows.row_files import MatchingRows, matching_rows, write_rows
 from frazil.client.rows.row_input import Rows, fitted_batches
 from frazil.client.rows.row_removal import (
+    VECTORS_MIN_FORMAT_VERSION,
     Mode,
     check_can_delete_rows,
     copy_files,
@@ -26,6 +28,7 @@ from frazil.client.rows.row_removal import (
 )
 from frazil.client.rows.write_folders import Write, committing, new_folder
 from frazil.datafiles.footers.files_from_parquet import DataFile
+from frazil.datafiles.reading.scan_tasks import DeletedRows
 from frazil.wire.errors import CommitFailed, FrazilError, ValidationError
 from frazil.wire.expressions import ALWAYS_TRUE, AlwaysFalse, Expression
 from frazil.wire.file_actions import MAIN
@@ -204,18 +207,33 @@ def change_rows(
         )
     if touched:
         check_can_delete_rows(table, command)
-    deletes = write_deletes(table, removed.partial, write.folder)
-    return write.commit(
-        _paths((*added, *deletes.added)),
-        lambda: table.row_delta(
-            added,
-            deletes.added,
-            remove_data=whole,
-            remove_deletes=deletes.removed,
-            referenced_data_files=touched,
-            **checks,
-        ),
-    )
+    # What is committed depends only on rows that the vectors delete.
+    merges_vectors = table.format_version >= VECTORS_MIN_FORMAT_VERSION
+
+    def delete_rows(partial: Sequence[DeletedRows], replaced: tuple[str, ...]) -> Commit:
+        deletes = write_deletes(table, partial, write.folder)
+        try:
+            return write.commit(
+                _paths((*added, *deletes.added)),
+                lambda: table.row_delta(
+                    added,
+                    deletes.added,
+                    remove_data=whole,
+                    remove_deletes=deletes.removed,
+                    referenced_data_files=[rows.file_path for rows in partial],
+                    replaced_data_files=replaced,
+                    rebase_deletion_vectors=merges_vectors,
+                    **checks,
+                ),
+            )
+        except ValidationError as refused:
+            branch, storage = branch_of(options), write.folder.storage
+            found = find_rows(refused, table, branch, base, conflict_filter, partial, storage)
+            if found is None or not merges_vectors:
+                raise
+            return delete_rows(found.rows, (*replaced, *found.replaced))
+
+    return delete_rows(removed.partial, ())
 
 
 def _batches(table: Table, rows: Rows) -> Any:

@@ -114,7 +114,10 @@ class Write:
         self._state = _State.COMMITTED
         with only_logged(self.folder):
             if not commit.already_committed:
-                self.folder.keep_only(paths)
+                superseded = {
+                    path for snapshot in commit.snapshots for path in snapshot.superseded_files
+                }
+                self.folder.keep_only(frozenset(paths) - superseded)
             elif commit.attempts == 1:
                 # The request was sent once, so that an earlier run has committed its own files.
                 self.folder.discard()

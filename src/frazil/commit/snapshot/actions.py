@@ -17,19 +17,20 @@ import msgspec
 from frazil.commit.snapshot.cherry_pick import cherry_pick
 from frazil.commit.snapshot.commit_environment import Environment
 from frazil.commit.snapshot.head_changes import HeadChanges
-from frazil.commit.snapshot.manifest_tree import AddedFiles
+from frazil.commit.snapshot.manifest_tree import AddedFiles, grouped_by_spec
 from frazil.commit.snapshot.snapshot_builder import (
     Action,
     NewSnapshot,
     branch_of_table,
     build_snapshot,
 )
+from frazil.commit.snapshot.vector_rebase import vector_rebase
 from frazil.commit.validate.clauses import check_deletion_vectors, check_validations
 from frazil.commit.validate.conflict_reports import Scope, check_base
 from frazil.format.avro.avro_types import UnreadableAvro
 from frazil.format.declared.declared_files import DeclaredFiles
 from frazil.format.manifest.manifest_list import DATA, DELETES
-from frazil.format.metadata.content_files import ContentFile, DeleteFile
+from frazil.format.metadata.content_files import DeleteFile
 from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.read.history import APPEND, DELETE, OVERWRITE, REPLACE
 from frazil.store.object_store import StoreError
@@ -83,14 +84,14 @@ def snapshot_of_action(
 
 def append(action: Action, update: Append) -> NewSnapshot:
     added = _declared(action, update.add_data_files)
-    _check_clauses(action, update, added)
+    _check_clauses(action, _scope(action, update), added)
     changes = HeadChanges(action, added)
     changes.look_up_data_files()
     return _snapshot(action, update, changes, APPEND)
 
 
 def delete(action: Action, update: Delete) -> NewSnapshot:
-    _check_clauses(action, update)
+    _check_clauses(action, _scope(action, update))
     changes = HeadChanges(action)
     changes.look_up_data_files(_paths(update), may_be_missing=True)
     changes.look_up_delete_files(update.remove_delete_files, may_be_missing=True)
@@ -103,16 +104,20 @@ def overwrite(action: Action, update: Overwrite) -> NewSnapshot:
     partitions = None
     if update.replace_partitions:
         partitions = _partitions_to_replace(action.metadata, added)
-    _check_clauses(action, update, added, partitions)
-    changes = HeadChanges(action, added)
+    rebase = vector_rebase(action, _scope(action, update, partitions), added)
+    _check_clauses(action, rebase.scope, added)
+    vectors = rebase.merged()
+    changes = HeadChanges(action, vectors.added)
     changes.look_up_data_files(_paths(update), may_be_missing=True)
-    changes.look_up_delete_files(update.remove_delete_files, may_be_missing=True)
+    changes.look_up_delete_files(rebase.other_removals, may_be_missing=True)
+    changes.remove_rows(vectors.replaced)
     changes.remove_matching(update.delete_row_filter, update.case_sensitive)
     if update.replace_partitions:
         changes.remove_partitions(partitions)
     changes.refuse_deletes_of_removed()
     properties = (("replace-partitions", "true"),) if update.replace_partitions else ()
-    return _snapshot(action, update, changes, _operation_of_overwrite(update), properties)
+    operation = _operation_of_overwrite(update)
+    return vectors.complete(_snapshot(action, update, changes, operation, properties))
 
 
 def replace(action: Action, update: Replace) -> NewSnapshot:
@@ -120,13 +125,16 @@ def replace(action: Action, update: Replace) -> NewSnapshot:
     added = _declared(
         action, update.add_data_files, update.add_delete_files, update.data_sequence_number
     )
-    _check_clauses(action, update, added)
-    changes = HeadChanges(action, added)
+    rebase = vector_rebase(action, _scope(action, update), added)
+    _check_clauses(action, rebase.scope, added)
+    vectors = rebase.merged()
+    changes = HeadChanges(action, vectors.added)
     changes.look_up_data_files(_paths(update))
-    changes.look_up_delete_files(update.remove_delete_files)
+    changes.look_up_delete_files(rebase.other_removals)
+    changes.remove_rows(vectors.replaced)
     changes.refuse_deletes_of_removed()
     changes.refuse_added_rows()
-    return _snapshot(action, update, changes, REPLACE)
+    return vectors.complete(_snapshot(action, update, changes, REPLACE))
 
 
 _BUILDERS: Final[dict[type, Callable[[Action, Any], NewSnapshot]]] = {
@@ -198,43 +206,15 @@ def _declared(
     prefix, specs = f"{action.json_path}.", [*data_specs, *delete_specs]
     environment.verify_files(metadata, added_data, added_deletes, prefix, specs)
     return (
-        *_grouped(added_data, data_specs, DATA, data_sequence_number),
-        *_grouped(added_deletes, delete_specs, DELETES),
+        *grouped_by_spec(added_data, data_specs, DATA, data_sequence_number),
+        *grouped_by_spec(added_deletes, delete_specs, DELETES),
     )
 
 
-def _grouped(
-    files: Sequence[ContentFile],
-    spec_ids: Sequence[int],
-    content: int,
-    data_sequence_number: int | None = None,
-) -> list[AddedFiles]:
-    """Group added files by spec. Within a spec they stay in the order of the request."""
-    distinct = set(spec_ids)
-    if len(distinct) == 1:
-        return [AddedFiles(spec_ids[0], content, files, data_sequence_number)]
-    by_spec: dict[int, list[ContentFile]] = {spec_id: [] for spec_id in sorted(distinct)}
-    for spec_id, file in zip(spec_ids, files, strict=True):
-        by_spec[spec_id].append(file)
-    return [
-        AddedFiles(spec_id, content, of_spec, data_sequence_number)
-        for spec_id, of_spec in by_spec.items()
-    ]
-
-
-def _check_clauses(
-    action: Action,
-    update: FileUpdate,
-    added: Sequence[AddedFiles] = (),
-    replaced_partitions: _Partitions | None = None,
-) -> None:
-    added_deletes = [
-        file for group in added for file in group.files if isinstance(file, DeleteFile)
-    ]
-    if not update.validations and update.base_snapshot_id is None and not added_deletes:
-        return
-    reader = action.environment.reader
-    scope = Scope(
+def _scope(
+    action: Action, update: FileUpdate, replaced_partitions: _Partitions | None = None
+) -> Scope:
+    return Scope(
         metadata=action.metadata,
         head=action.head_before,
         update=update,
@@ -242,6 +222,16 @@ def _check_clauses(
         replaced_partitions=replaced_partitions,
         json_prefix=action.environment.json_prefix,
     )
+
+
+def _check_clauses(action: Action, scope: Scope, added: Sequence[AddedFiles] = ()) -> None:
+    update = scope.update
+    added_deletes = [
+        file for group in added for file in group.files if isinstance(file, DeleteFile)
+    ]
+    if not update.validations and update.base_snapshot_id is None and not added_deletes:
+        return
+    reader = action.environment.reader
     check_base(scope)
     check_validations(scope, reader)
     check_deletion_vectors(scope, added_deletes, reader)

@@ -50,6 +50,8 @@ class Environment:
         [TableMetadata, Sequence[DataFile], Sequence[DeleteFile], str, Sequence[int]], None
     ]
     """The last arguments are the prefix of JSON paths and the specs of all files."""
+    executor: Executor
+    """Reads files in parallel."""
     now_ms: int
     load_stream: LoadStream = no_stream
     """Loads the last epoch of a stream of the table, including the accepted requests of this
@@ -98,6 +100,7 @@ class Environments:
             reader=ManifestReader(self._cache, store, self._locations.check_readable),
             check_paths=self._check_paths,
             verify_files=self._verify_files,
+            executor=self._executor,
             now_ms=now_ms(),
             load_stream=load_stream,
             table_uuid=table_uuid,

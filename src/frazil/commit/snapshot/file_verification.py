@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, TypeVar
 
+from frazil.commit.snapshot.stored_vectors import read_puffin_footer
 from frazil.extras import install_command, is_missing
 from frazil.format.declared.declared_metrics import FIRST_RESERVED_ID, Misfit
 from frazil.format.metadata.content_files import EQUALITY_DELETES, ContentFile, DataFile, DeleteFile
@@ -260,7 +261,7 @@ class _Verifier:
 
     def _verify_vectors(self, job: _Job, size: int) -> None:
         try:
-            footer = self._puffin_footer(job.location, size)
+            footer = read_puffin_footer(self._store, job.location, size)
         except InvalidPuffin as error:
             problem = f"the Puffin file cannot be read: {error}"
             raise job.declared[0].refused("file-path", problem) from None
@@ -275,14 +276,6 @@ class _Verifier:
                     "the Puffin file's footer names no blob at that offset and of that size",
                 )
             self._verify_vector(declared, declared.file, blob)
-
-    def _puffin_footer(self, location: str, size: int) -> puffin.FileMetadata:
-        length = min(size, _FIRST_READ_BYTES)
-        tail = self._store.get_range(location, size - length, length) if length else b""
-        whole = puffin.footer_bytes(tail, size)
-        if whole > length:
-            tail = self._store.get_range(location, size - whole, whole)
-        return puffin.read_footer(tail, size)
 
     def _verify_vector(
         self, declared: _Declared, file: DeleteFile, blob: puffin.BlobMetadata

@@ -16,7 +16,7 @@ from frazil.format.metadata.view_metadata import (
     encode_view_metadata,
     new_view_location,
 )
-from frazil.store.object_store import ObjectReader, Store, StoreError
+from frazil.store.object_store import ObjectReader, Store, StoreError, check_range
 from frazil.wire.errors import BadRequest, FrazilError, TooManyRequests
 
 logger = logging.getLogger("frazil.commit")
@@ -137,6 +137,16 @@ class PendingStore:
     def get(self, location: str, max_bytes: int | None = None) -> bytes:
         content = self._pending.get(location)
         return self._store.get(location, max_bytes) if content is None else content
+
+    def get_range(self, location: str, offset: int, length: int) -> bytes:
+        content = self._pending.get(location)
+        if content is None:
+            return self._store.get_range(location, offset, length)
+        return check_range(location, offset, length, content[offset : offset + length])
+
+    def size(self, location: str) -> int | None:
+        content = self._pending.get(location)
+        return self._store.size(location) if content is None else len(content)
 
 
 def table_file(metadata: TableMetadata, version: int) -> NextFile[TableMetadata]:

@@ -11,8 +11,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from frazil.commit.snapshot.manifest_tree import AddedFiles
+from frazil.commit.snapshot.manifest_tree import AddedFiles, Head
 from frazil.commit.snapshot.snapshot_builder import Action, FileChanges
+from frazil.commit.validate.branch_changes import live_vectors
 from frazil.commit.validate.conflict_reports import rejected
 from frazil.format.manifest.entry_fields import referenced_data_file
 from frazil.format.manifest.manifest_columns import ManifestColumns, path_hashes
@@ -22,6 +23,7 @@ from frazil.format.metadata.content_files import ContentFile, DeleteFile
 from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.read.filters import BoundFilter, PartitionSet, Rows, bound_filter
 from frazil.read.history import metrics_reader
+from frazil.read.manifest_cache import ManifestReader
 from frazil.read.manifest_row import ManifestRow
 from frazil.wire.conflicts import Conflict, ConflictClause, ConflictFile, conflict
 from frazil.wire.declared_content import (
@@ -109,6 +111,10 @@ class HeadChanges:
         for rows in live.values():
             self._remove(rows)
         return [path for path in paths if path not in live]
+
+    def remove_rows(self, rows: Iterable[ManifestRow]) -> None:
+        """Remove live entries that the caller has found."""
+        self._remove(rows)
 
     def _rows_named(
         self, rows: Sequence[ManifestRow], offset: int | None, named: RemovedDeleteFile
@@ -245,11 +251,21 @@ class HeadChanges:
             )
 
     def refuse_added_rows(self) -> None:
-        """Refuse a replace that adds more rows than it removes."""
+        """Refuse a replace that adds more rows than it removes. Rows that a vector deletes, or a
+        file of position deletes for one added file, count on neither side."""
         if self._conflicts:
             return
+        own = {file.file_path for file in self._added_files(DATA)}
         added = sum(file.record_count for file in self._added_files(DATA))
+        added -= sum(
+            file.record_count
+            for file in self._added_files(DELETES)
+            if isinstance(file, DeleteFile) and file.referenced_data_file in own
+        )
         replaced = sum(row.record_count for row in self._removed_rows(DATA))
+        removed = frozenset(row.file_path for row in self._removed_rows(DATA))
+        vectors = live_vectors(self.head.snapshot, removed, self._reader)
+        replaced -= sum(row.record_count for row in vectors)
         if added > replaced:
             self._conflict(
                 "replace-adds-rows",
@@ -314,26 +330,36 @@ class HeadChanges:
                 yield from group.files
 
     def _live_by_path(self, content: int, paths: Sequence[str]) -> dict[str, list[ManifestRow]]:
-        """Return the live rows of each path that has any. A path has several rows if a writer
-        added it twice."""
-        live: dict[str, list[ManifestRow]] = {}
-        if not paths:
-            return live
-        hashes, first = np.unique(path_hashes(paths), return_index=True)
-        index_name = f"{self._metadata.location}#{content}"
-        listed = self._reader.that_may_hold(index_name, self.head.live(content), hashes)
-        for manifest, columns in self._reader.with_columns(listed):
-            for index in columns.may_hold(hashes).tolist():
-                path = paths[first[index]]
-                for row in columns.find(path):
-                    if columns.status[row] != DELETED:
-                        live.setdefault(path, []).append(ManifestRow(manifest, columns, row))
-        return live
+        return live_by_path(self._reader, self._metadata, self.head, content, paths)
 
     def _conflict(
         self, clause: ConflictClause, message: str, files: Iterable[ConflictFile]
     ) -> None:
         self._conflicts.append(conflict(clause, message, update=self._action.index, files=files))
+
+
+def live_by_path(
+    reader: ManifestReader,
+    metadata: TableMetadata,
+    head: Head,
+    content: int,
+    paths: Sequence[str],
+) -> dict[str, list[ManifestRow]]:
+    """Return the live rows of each path that has any. A path has several rows if a writer added
+    it twice."""
+    live: dict[str, list[ManifestRow]] = {}
+    if not paths:
+        return live
+    hashes, first = np.unique(path_hashes(paths), return_index=True)
+    index_name = f"{metadata.location}#{content}"
+    listed = reader.that_may_hold(index_name, head.live(content), hashes)
+    for manifest, columns in reader.with_columns(listed):
+        for index in columns.may_hold(hashes).tolist():
+            path = paths[first[index]]
+            for row in columns.find(path):
+                if columns.status[row] != DELETED:
+                    live.setdefault(path, []).append(ManifestRow(manifest, columns, row))
+    return live
 
 
 def _dangling_rows(

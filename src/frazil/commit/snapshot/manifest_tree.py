@@ -70,6 +70,25 @@ class AddedFiles:
         writer.add_all(self.files, self.data_sequence_number)
 
 
+def grouped_by_spec(
+    files: Sequence[ContentFile],
+    spec_ids: Sequence[int],
+    content: int,
+    data_sequence_number: int | None = None,
+) -> list[AddedFiles]:
+    """Group added files by spec. Within a spec they stay in the order of the request."""
+    distinct = set(spec_ids)
+    if len(distinct) == 1:
+        return [AddedFiles(spec_ids[0], content, files, data_sequence_number)]
+    by_spec: dict[int, list[ContentFile]] = {spec_id: [] for spec_id in sorted(distinct)}
+    for spec_id, file in zip(spec_ids, files, strict=True):
+        by_spec[spec_id].append(file)
+    return [
+        AddedFiles(spec_id, content, of_spec, data_sequence_number)
+        for spec_id, of_spec in by_spec.items()
+    ]
+
+
 @dataclass(frozen=True, slots=True)
 class Head:
     """The state that a snapshot is built on: the head of its branch, or an empty table."""

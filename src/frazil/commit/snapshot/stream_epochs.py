@@ -25,13 +25,16 @@ from frazil.wire.rest_messages import CommitTableRequest
 from frazil.wire.rest_updates import AssignUUID
 
 
-class CommittedSnapshot(msgspec.Struct, frozen=True, rename="kebab"):
+class CommittedSnapshot(msgspec.Struct, frozen=True, rename="kebab", omit_defaults=True):
     """One entry of the `committed` list of an answer."""
 
     update: int
     snapshot_id: int
     sequence_number: int
     operation: str | None
+    superseded_files: tuple[str, ...] = ()
+    """Declared Puffin files that no entry names, because the server merged their vectors. The
+    writer may delete them."""
 
 
 _COMMITTED: Final = msgspec.json.Decoder(tuple[CommittedSnapshot, ...])

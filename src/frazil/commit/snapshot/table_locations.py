@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Final, Generic, TypeVar
 
-from frazil.format.metadata.table_metadata import TableMetadata
+from frazil.format.metadata.table_metadata import TableMetadata, strip_trailing_slash
 from frazil.format.metadata.view_metadata import ViewMetadata
 from frazil.store.locations import (
     AllowedLocations,
@@ -150,6 +150,12 @@ class TableLocations:
             location = canonical_location(text, "location")
             self._recent.put(text, location)
         return location
+
+
+def data_folder(metadata: TableMetadata) -> str:
+    """Return the folder of the table's data files."""
+    path = metadata.properties.get("write.data.path")
+    return strip_trailing_slash(path) if path else f"{metadata.location}/data"
 
 
 def _path_properties(metadata: TableMetadata) -> list[tuple[str, str]]:

@@ -12,6 +12,7 @@ from frazil.commit.validate.conflict_reports import ConflictingFile, Scope
 from frazil.format.manifest.manifest_columns import ManifestColumns
 from frazil.format.manifest.manifest_fields import ADDED, DELETED, NONE
 from frazil.format.manifest.manifest_list import DATA, DELETES, ManifestFile, may_have_live
+from frazil.format.metadata.snapshots import Snapshot
 from frazil.read.filters import BoundFilter, PartitionSet, Rows, every_row
 from frazil.read.history import (
     APPEND,
@@ -117,7 +118,12 @@ class BranchChanges:
         self, content: int, where: Where, base: int | None, operations: Collection[str]
     ) -> list[ConflictingFile]:
         history = self.history(base)
-        test = _of_status(DELETED, history.snapshot_ids(operations))
+        removed, rebased = _of_status(DELETED, history.snapshot_ids(operations)), self.scope.rebased
+
+        def test(manifest: HistoryManifest, columns: ManifestColumns) -> Any:
+            rows = removed(manifest, columns)
+            return rows & ~vectors_of(columns, rebased) if rebased else rows
+
         matches = self._rows(history, content, operations, where, test, _may_have_deleted)
         return list(_conflicting_files(history, matches))
 
@@ -171,7 +177,8 @@ class BranchChanges:
         snapshot_ids = history.snapshot_ids(ANY_OPERATION)
 
         def added(manifest: HistoryManifest, columns: ManifestColumns) -> Any:
-            return vectors_of(columns, wanted) & _by_one_of(manifest, columns, snapshot_ids)
+            chosen = vectors_of(columns, wanted) & columns.live()
+            return chosen & _by_one_of(manifest, columns, snapshot_ids)
 
         everywhere = every_row(self.scope.metadata)
         matches = self._rows(history, DELETES, ANY_OPERATION, everywhere, added, may_have_live)
@@ -220,14 +227,31 @@ class BranchChanges:
 
 
 def vectors_of(columns: ManifestColumns, data_files: frozenset[str]) -> Any:
-    """Return a mask of the rows that are live deletion vectors of the data files."""
+    """Return a mask of the rows that are deletion vectors of the data files."""
     chosen = np.zeros(len(columns), bool)
     deletes = columns.deletes
     if deletes is None or data_files.isdisjoint(deletes.referenced_data_file):
         return chosen
     referenced = deletes.referenced_data_file
     chosen[[row for row, path in enumerate(referenced) if path in data_files]] = True
-    return chosen & (deletes.content_offset != NONE) & columns.live()
+    return chosen & (deletes.content_offset != NONE)
+
+
+def live_vectors(
+    head: Snapshot | None, data_files: frozenset[str], reader: ManifestReader
+) -> Iterator[ManifestRow]:
+    """Yield the live deletion vectors of these data files."""
+    if head is None or not data_files:
+        return
+    listed = [
+        manifest
+        for manifest in reader.manifest_list(head).manifests
+        if manifest.content == DELETES and may_have_live(manifest)
+    ]
+    for manifest, columns in reader.with_columns(listed):
+        chosen = vectors_of(columns, data_files) & columns.live()
+        for row in np.flatnonzero(chosen).tolist():
+            yield ManifestRow(manifest, columns, row)
 
 
 def _of_status(status: int, snapshot_ids: Collection[int]) -> _Test:

@@ -24,9 +24,7 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import chain
 from typing import Final
 
-import numpy as np
-
-from frazil.commit.validate.branch_changes import REMOVING, BranchChanges, Where, vectors_of
+from frazil.commit.validate.branch_changes import REMOVING, BranchChanges, Where, live_vectors
 from frazil.commit.validate.conflict_reports import (
     ConflictingFile,
     Finding,
@@ -38,7 +36,7 @@ from frazil.commit.validate.conflict_reports import (
     snapshot_names,
     start_again,
 )
-from frazil.format.manifest.manifest_list import DATA, DELETES, may_have_live
+from frazil.format.manifest.manifest_list import DATA, DELETES
 from frazil.format.metadata.content_files import DeleteFile
 from frazil.read.delete_index import DeleteIndex, IndexedDataFile
 from frazil.read.filters import PartitionSet, bound_filter, every_row, partitions_of
@@ -137,7 +135,10 @@ def _check(
                 base,
             )
         case NotAllowedAddedDeleteFiles():
-            return _added_delete_files(changes, changes.new_deletes(where, base), where, base)
+            deletes = changes.new_deletes(where, base)
+            if getattr(changes.scope.update, "rebase_deletion_vectors", False):
+                deletes = [entry for entry in deletes if not entry.is_deletion_vector]
+            return _added_delete_files(changes, deletes, where, base)
         case NotAllowedNewDeletesForDataFiles():
             deletes = _deletes_of_rewritten_rows(changes, changes.new_deletes(where, base))
             if clause.file_paths is None:
@@ -322,7 +323,8 @@ def _missing_delete_files(
     A path without an offset means all deletes of the file: some of them must be live, and none
     may have been removed since the base, if there is one.
     """
-    keys = dict.fromkeys(delete_file_key(file) for file in clause.file_paths or ())
+    named = map(delete_file_key, clause.file_paths or ())
+    keys = dict.fromkeys(key for key in named if key not in changes.scope.rebased_from)
     live = changes.live_rows(DELETES, list(dict.fromkeys(path for path, _ in keys)))
     missing = [
         (path, offset)
@@ -393,7 +395,7 @@ def check_deletion_vectors(
         file.referenced_data_file
         for file in added
         if file.content_offset is not None and file.referenced_data_file is not None
-    )
+    ).difference(scope.rebased)
     if not data_files:
         return
     changes = BranchChanges(scope, reader)
@@ -430,22 +432,14 @@ def _live_and_kept(
     scope: Scope, data_files: frozenset[str], reader: ManifestReader
 ) -> Iterator[ManifestRow]:
     """Yield the live vectors of these data files that the update does not remove."""
-    update, head = scope.update, scope.present_head
-    if head is None or isinstance(update, Append):
+    update = scope.update
+    if isinstance(update, Append):
         return
     removed = {delete_file_key(file) for file in update.remove_delete_files}
-    listed = [
-        manifest
-        for manifest in reader.manifest_list(head).manifests
-        if manifest.content == DELETES and may_have_live(manifest)
-    ]
-    for manifest, columns in reader.with_columns(listed):
-        rows = np.flatnonzero(vectors_of(columns, data_files))
-        for row in rows.tolist():
-            entry = ManifestRow(manifest, columns, row)
-            path, offset = entry.identity
-            if (path, offset) not in removed and (path, None) not in removed:
-                yield entry
+    for entry in live_vectors(scope.present_head, data_files, reader):
+        path, offset = entry.identity
+        if (path, offset) not in removed and (path, None) not in removed:
+            yield entry
 
 
 def _concurrent_conflict(changes: BranchChanges, entries: Sequence[ManifestRow]) -> Conflict:

@@ -43,6 +43,10 @@ class Scope:
     filter apply to these partitions."""
     json_prefix: str = ""
     """The JSON path of the table's part of a transaction, such as `table-changes[1].`."""
+    rebased: frozenset[str] = frozenset()
+    """The data files whose declared vectors the server merges with the live ones."""
+    rebased_from: frozenset[tuple[str, int | None]] = frozenset()
+    """The vectors of these data files that the update was made from, and the live ones."""
 
     @property
     def present_head(self) -> Snapshot | None:

@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, TypeAlias
 import pyspark.sql.types as st
 
 from frazil.client.declare.client_table import Table
+from frazil.client.declare.file_operations import Isolation
 from frazil.spark.conditions.sql_columns import ColumnNames, name_parts, parse
 from frazil.spark.core.name_matching import NameMatcher, quoted
 from frazil.spark.parse.parsed_statements import BY_SOURCE, MATCHED, NOT_MATCHED
@@ -79,6 +80,25 @@ class Merge:
             if clause.condition is not None:
                 yield clause.condition
             yield from clause.written_values(names)
+
+    def given_expressions(self) -> Iterator[Value]:
+        """Yield the expressions of the statement itself."""
+        yield self.on
+        for clause in self.clauses:
+            if clause.condition is not None:
+                yield clause.condition
+            if isinstance(clause.assignments, Mapping):
+                yield from clause.assignments.values()
+
+    def changes_every_match(self, isolation: Isolation) -> bool:
+        """Return whether the vectors of the statement contain every row that decided about it.
+
+        An insert depends on the keys that matched nothing. If a matched row is not changed, it is
+        in no vector, and the statement that deletes it at the same time would not be noticed.
+        """
+        if isolation is Isolation.SNAPSHOT or not self.of(NOT_MATCHED):
+            return True
+        return any(clause.condition is None for clause in self.of(MATCHED))
 
     def written_values(self, names: ColumnNames) -> Iterator[Value]:
         """Yield what the rows are made of that matches are updated to."""

@@ -22,6 +22,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from frazil.client.declare.client_table import Table
+from frazil.client.declare.file_operations import isolation_of
 from frazil.datafiles.arrow.metadata_columns import FILE, LAST_UPDATED, POSITION, ROW_ID
 from frazil.datafiles.footers.files_from_parquet import DataFile
 from frazil.datafiles.writing.changes_writer import DELETE
@@ -43,6 +44,7 @@ from frazil.spark.rows.merge_frames import (
     source_schema,
 )
 from frazil.spark.rows.row_changes import MAX_COLLECTED_ROWS, RowAttempt, row_statement
+from frazil.spark.rows.row_dependence import reads_only_other_data
 from frazil.spark.schema.spark_types import spark_schema
 from frazil.spark.writing.frame_writer import can_write_here, write_here, write_rows
 from frazil.spark.writing.staging import SMALL_BYTES, Staged, is_small, staged
@@ -65,6 +67,8 @@ class MergeBuilder:
     target: Target
     source: Source
     merge: Merge
+    is_apart: bool | None = None
+    """Whether the source reads other tables only; None if its plan has to show it."""
 
     def with_schema_evolution(self) -> MergeBuilder:
         """Add columns that only the source has, and widen types, in the same commit."""
@@ -102,11 +106,19 @@ class MergeBuilder:
 
     def execute(self, **options: Any) -> Result:
         """Run the MERGE; the options are those of `row_statement`, without an alias."""
-        return _merge(self.context, self.target, self.source, self.merge, **options)
+        return _merge(
+            self.context, self.target, self.source, self.merge, is_apart=self.is_apart, **options
+        )
 
 
 def _merge(
-    context: Context, target: Target, source: Source, merge: Merge, **options: Any
+    context: Context,
+    target: Target,
+    source: Source,
+    merge: Merge,
+    *,
+    is_apart: bool | None,
+    **options: Any,
 ) -> Result:
     """Merge the rows of a source into the table.
 
@@ -114,12 +126,23 @@ def _merge(
     table of each attempt is evaluated once per attempt.
     """
     merge.check()
-    statement = row_statement(context, target, "merge", alias=merge.target_alias, **options)
+    statement = row_statement(
+        context,
+        target,
+        "merge",
+        alias=merge.target_alias,
+        expressions=merge.given_expressions(),
+        **options,
+    )
+    statement = replace(statement, merges_vectors=statement.merges_vectors and bool(is_apart))
     own_conflicts = statement.conflict_filter is None
     if isinstance(source, DataFrame | str):
         frame = context.spark.table(source) if isinstance(source, str) else source
-        with staged(context, numbered_source(frame), target.load(context)) as rows:
-            return _merge(context, target, rows, merge, **options)
+        table = target.load(context)
+        if is_apart is None:
+            is_apart = reads_only_other_data(frame, table)
+        with staged(context, numbered_source(frame), table) as rows:
+            return _merge(context, target, rows, merge, is_apart=is_apart, **options)
 
     def run() -> Result:
         attempt = statement.attempt()
@@ -144,7 +167,11 @@ def _run(attempt: RowAttempt, merge: Merge, source: Staged, *, own_conflicts: bo
         attempt = replace(attempt, table=table, evolution=evolution)
     reads, source_rows = merge_reads(attempt.context, attempt.table, merge, source.frame)
     conflicts = reads if own_conflicts else attempt.conflict_filter
-    attempt = replace(attempt, reads=reads, conflict_filter=conflicts)
+    isolation = isolation_of(attempt.table.properties, "merge", attempt.options.get("isolation"))
+    merges_vectors = attempt.merges_vectors and merge.changes_every_match(isolation)
+    attempt = replace(
+        attempt, reads=reads, conflict_filter=conflicts, merges_vectors=merges_vectors
+    )
     reads_nothing = isinstance(attempt.reads, AlwaysFalse)
     if reads_nothing and not merge.of(NOT_MATCHED) and not attempt.evolution.updates:
         return attempt.nothing()

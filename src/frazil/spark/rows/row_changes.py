@@ -11,7 +11,7 @@ table's name without the namespace.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -20,8 +20,14 @@ from pyspark.sql import functions as fn
 
 from frazil.client.declare.client_table import Table
 from frazil.client.declare.file_operations import Command
-from frazil.client.declare.table_verbs import TableVerbs
-from frazil.client.rows.row_removal import Mode, check_can_delete_rows, mode_of
+from frazil.client.declare.table_verbs import Commit
+from frazil.client.rows.moved_rows import find_rows
+from frazil.client.rows.row_removal import (
+    VECTORS_MIN_FORMAT_VERSION,
+    Mode,
+    check_can_delete_rows,
+    mode_of,
+)
 from frazil.datafiles.arrow.metadata_columns import (
     FILE,
     LAST_UPDATED,
@@ -34,7 +40,7 @@ from frazil.datafiles.writing.changes_writer import WRITE
 from frazil.spark.conditions.iceberg_filters import spark_condition
 from frazil.spark.conditions.sql_columns import ColumnNames
 from frazil.spark.conditions.sql_conditions import Condition, filter_of, needed_columns
-from frazil.spark.core.context import Context
+from frazil.spark.core.context import LOGGER, Context
 from frazil.spark.core.name_matching import names_of, quoted
 from frazil.spark.core.statement_runs import Result, Target, complete_options, run_statement
 from frazil.spark.reading.frame_scans import plan_tasks, scan
@@ -47,11 +53,11 @@ from frazil.spark.rows.changed_rows import (
     write_changes,
     write_deletes,
 )
+from frazil.spark.rows.row_dependence import has_subquery
 from frazil.spark.schema.schema_evolution import Evolution
 from frazil.spark.writing.frame_writer import WriteOptions
 from frazil.spark.writing.write_commit import Write, commit_files, writing
-from frazil.wire.declared_content import DeclaredContentFile
-from frazil.wire.errors import BadRequest, FrazilError
+from frazil.wire.errors import BadRequest, FrazilError, ValidationError
 from frazil.wire.expressions import AlwaysFalse, Expression
 from frazil.wire.filter_builders import Filter, expression_of
 
@@ -68,7 +74,7 @@ def delete(
     The options are those of `row_statement`. Where the plan shows that only whole files match, they
     are removed without reading them.
     """
-    statement = row_statement(context, target, "delete", where, **options)
+    statement = row_statement(context, target, "delete", where, expressions=(where,), **options)
     return run_statement(context, target, lambda: _delete(statement.attempt()))
 
 
@@ -80,7 +86,8 @@ def update(
     **options: Any,
 ) -> Result:
     """Set columns to expressions in the rows that match; the options are as in `delete`."""
-    statement = row_statement(context, target, "update", where, **options)
+    values = (*assignments.values(), where)
+    statement = row_statement(context, target, "update", where, expressions=values, **options)
     return run_statement(context, target, lambda: _update(statement.attempt(), assignments))
 
 
@@ -89,15 +96,22 @@ def row_statement(
     target: Target,
     command: Command,
     where: Condition | None = None,
+    *,
+    expressions: Iterable[Condition | None],
     **options: Any,
 ) -> RowStatement:
-    """Return a statement; the options are its members and those of the client's commits."""
+    """Return a statement; the options are its members and those of the client's commits.
+
+    `expressions` are all that the statement evaluates.
+    """
     known = ("alias", "mode", "conflict_filter", "options", *_COMMIT_OPTIONS)
     unknown = sorted(options.keys() - set(known))
     if unknown:
         raise BadRequest(f"{command}: no option {', '.join(unknown)}; there are {', '.join(known)}")
     commit_options = {name: options.pop(name) for name in _COMMIT_OPTIONS if name in options}
-    return RowStatement(context, target, command, where, commit_options, **options)
+    # A target is pinned where the text of the statement reads it once more.
+    merges_vectors = target.pinned is None and not has_subquery(expressions)
+    return RowStatement(context, target, command, where, commit_options, merges_vectors, **options)
 
 
 @dataclass(frozen=True)
@@ -109,6 +123,8 @@ class RowStatement:
     command: Command
     where: Condition | None
     commit_options: Mapping[str, Any]
+    merges_vectors: bool
+    """Whether the server may merge the statement's deletion vectors with those of others."""
     alias: str | None = None
     mode: str | None = None
     conflict_filter: Filter | None = None
@@ -135,6 +151,7 @@ class RowStatement:
             reads=read.expression,
             is_exact=read.exact,
             conflict_filter=conflict_filter,
+            merges_vectors=self.merges_vectors,
             options=options,
             write_options=replace(self.options or WriteOptions(), command=self.command),
             evolution=Evolution(table.schema),
@@ -152,6 +169,7 @@ class RowAttempt:
     command: Command
     mode: Mode
     conflict_filter: Expression
+    merges_vectors: bool
     options: Mapping[str, Any]
     """Branch, summary, isolation and the like, as the client takes them."""
     evolution: Evolution
@@ -244,48 +262,86 @@ class RowAttempt:
         ]
         if not touched and not changes.files and not self.evolution.updates:
             return self.nothing()
-        paths = [file.file_path for file in touched]
-        checks = {
-            "base_snapshot_id": self.snapshot_id,
-            "conflict_filter": self.conflict_filter,
-            "command": self.command,
-            **self.options,
-        }
-        added: Sequence[DeclaredContentFile]
         if self.mode is Mode.MERGE_ON_READ:
-            if touched:
-                check_can_delete_rows(self.table, self.command)
-            deletes = write_deletes(self.context, self.table, touched, write.folder)
-            added, removed = (*changes.files, *deletes.added), len(deletes.removed)
-            checks |= {"remove_deletes": deletes.removed, "referenced_data_files": paths}
+            return self._merge_on_read(write, changes, touched)
+        return self._copy_on_write(write, changes, touched)
 
-            def declare(table: TableVerbs[Any]) -> Any:
-                return table.row_delta(changes.files, deletes.added, **checks)
-
-        else:
-            copies = copy_files(self.context, self.table, touched, write.folder)
-            files = (*changes.files, *copies)
-            added, removed = files, len(paths)
-
-            def declare(table: TableVerbs[Any]) -> Any:
-                return table.overwrite_files(files, paths, **checks)
-
+    def _copy_on_write(
+        self, write: Write, changes: ChangedRows, touched: Sequence[DeletedRows]
+    ) -> Result:
+        copies = copy_files(self.context, self.table, touched, write.folder)
+        files = (*changes.files, *copies)
+        paths = [rows.file_path for rows in touched]
         commit = commit_files(
             write,
             self.context,
             self.table,
             self.evolution,
-            added,
-            declare,
-            even_empty=self.mode is not Mode.MERGE_ON_READ and bool(paths),
+            files,
+            lambda table: table.overwrite_files(files, paths, **self._checks),
+            even_empty=bool(paths),
         )
+        return self._result(commit, changes, len(files), len(paths))
+
+    def _merge_on_read(
+        self,
+        write: Write,
+        changes: ChangedRows,
+        touched: Sequence[DeletedRows],
+        replaced: tuple[str, ...] = (),
+    ) -> Result:
+        """Commit new files and deletes. `replaced` are files that the rows have moved from."""
+        if touched:
+            check_can_delete_rows(self.table, self.command)
+        has_vectors = self.table.format_version >= VECTORS_MIN_FORMAT_VERSION
+        merges_vectors = self.merges_vectors and has_vectors
+        deletes = write_deletes(self.context, self.table, touched, write.folder)
+        files = (*changes.files, *deletes.added)
+        try:
+            commit = commit_files(
+                write,
+                self.context,
+                self.table,
+                self.evolution,
+                files,
+                lambda table: table.row_delta(
+                    changes.files,
+                    deletes.added,
+                    remove_deletes=deletes.removed,
+                    referenced_data_files=[rows.file_path for rows in touched],
+                    replaced_data_files=replaced,
+                    rebase_deletion_vectors=merges_vectors,
+                    **self._checks,
+                ),
+            )
+        except ValidationError as refused:
+            branch, storage = self.options["branch"], write.folder.storage
+            base, reads = self.snapshot_id, self.reads
+            found = find_rows(refused, self.table, branch, base, reads, touched, storage)
+            if found is None or not merges_vectors:
+                raise
+            LOGGER.info("a compaction has moved rows of the statement, which keeps its work")
+            replaced = (*replaced, *found.replaced)
+            return self._merge_on_read(write, changes, found.rows, replaced)
+        return self._result(commit, changes, len(files), len(deletes.removed))
+
+    @property
+    def _checks(self) -> dict[str, Any]:
+        return {
+            "base_snapshot_id": self.snapshot_id,
+            "conflict_filter": self.conflict_filter,
+            "command": self.command,
+            **self.options,
+        }
+
+    def _result(self, commit: Commit, changes: ChangedRows, added: int, removed: int) -> Result:
         return Result(
             commit=commit,
             operation=self.command,
             mode=self.mode,
             rows_written=changes.rows_written,
             rows_deleted=changes.rows_deleted,
-            files_added=len(added),
+            files_added=added,
             files_removed=removed,
         )
 

@@ -23,6 +23,7 @@ from frazil.spark.core.statement_runs import Result, complete_options, run_state
 from frazil.spark.rows.merge_clauses import Merge
 from frazil.spark.rows.merge_frames import numbered_source
 from frazil.spark.rows.merge_statement import MergeBuilder
+from frazil.spark.rows.row_dependence import reads_only_other_data
 from frazil.spark.schema.frame_fitting import fit
 from frazil.spark.schema.spark_types import FLOATS
 from frazil.spark.writing.equality_deletes import covering_specs, write_equality_deletes
@@ -122,10 +123,12 @@ def write_upsert(statement: FrameStatement, upsert: Upsert) -> Result:
     rows = prepared(statement.frame, upsert)
     if merges:
         rows = numbered_source(rows)
-    with staged(context, rows, target.load(context)) as stored:
+    table = target.load(context)
+    with staged(context, rows, table) as stored:
         refuse_duplicate_keys(stored.frame, upsert)
         if merges:
-            return _merge(statement, stored, upsert)
+            is_apart = reads_only_other_data(statement.frame, table)
+            return _merge(statement, stored, upsert, is_apart=is_apart)
         stored_statement = replace(statement, frame=stored.frame)
         return run_statement(context, target, lambda: _by_equality(stored_statement, upsert))
 
@@ -199,10 +202,12 @@ def _by_equality(statement: FrameStatement, upsert: Upsert) -> Result:
     )
 
 
-def _merge(statement: FrameStatement, source: Staged, upsert: Upsert) -> Result:
+def _merge(statement: FrameStatement, source: Staged, upsert: Upsert, *, is_apart: bool) -> Result:
     on = " AND ".join(f"target.{quoted(key)} = source.{quoted(key)}" for key in upsert.keys)
     deletes = f"source.{_DELETES}"
-    merge = MergeBuilder(statement.context, statement.target, source, Merge(on=on))
+    merge = MergeBuilder(
+        statement.context, statement.target, source, Merge(on=on), is_apart=is_apart
+    )
     if upsert.delete_when is None:
         merge = merge.when_matched_update_all().when_not_matched_insert_all()
     else:

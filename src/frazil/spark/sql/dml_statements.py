@@ -295,7 +295,8 @@ def merge(session: SqlSession, statement: sql.MergeStatement) -> Result:
             source_alias=statement.source_alias,
             evolves=statement.merge_schema,
         )
-        return MergeBuilder(run.context, run.target, source, merge).execute()
+        # A source that reads the target pins the target.
+        return MergeBuilder(run.context, run.target, source, merge, is_apart=True).execute()
 
     texts = _texts_of(statement)
     return _run(session, "merge into", statement.target, texts, do, statement.source)
