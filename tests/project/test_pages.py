@@ -16,6 +16,7 @@ PAGES = {
     "docs/cli.md": "tests/cli/test_documented_commands.py",
     "docs/client.md": "tests/client/test_documented_client.py",
     "docs/fine-grained-commits.md": "tests/rest/test_documented_commits.py",
+    "docs/maintenance.md": "tests/project/test_pages.py",
     "docs/operations.md": "tests/project/test_operations.py",
     "docs/planning.md": "tests/plan/test_documented_plans.py",
     "docs/retrying.md": "tests/pyiceberg/retrying/test_documented_retrying.py",

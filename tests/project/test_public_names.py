@@ -45,6 +45,7 @@ PUBLIC = {
         "year",
     ],
     "frazil.client": [],
+    "frazil.maintenance": ["RewriteResult", "rewrite_data_files"],
     "frazil.pyiceberg": [
         "DuplicateFilesError",
         "FrazilCatalog",

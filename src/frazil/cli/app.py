@@ -15,6 +15,7 @@ from frazil.cli.spark import file_rows, sql_command
 from frazil.cli.tables import (
     column_commands,
     lifecycle_commands,
+    maintenance_commands,
     namespace_commands,
     ref_commands,
     table_commands,
@@ -131,6 +132,7 @@ lifecycle_commands.register(app)
 column_commands.register(app)
 namespace_commands.register(app)
 view_commands.register(app)
+maintenance_commands.register(app)
 
 spark_app = typer.Typer(
     cls=CommandGroup, help="Work on tables with Spark on this machine.", no_args_is_help=True

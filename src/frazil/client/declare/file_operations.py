@@ -261,11 +261,14 @@ class FileVerbs(ABC, Generic[R]):
         remove_deletes: Iterable[RemovedDeletes] = (),
         add_deletes: Iterable[AddedDeleteFile] = (),
         data_sequence_number: int | None = None,
+        deletes_seen_at: int | None = None,
         rebase_deletion_vectors: bool = False,
         **options: Unpack[CheckOptions],
     ) -> R:
         """Replace files by others with the same rows (compaction).
 
+        `deletes_seen_at` is the snapshot up to which `add_deletes` carry the deletes of the
+        replaced files over to the added ones, by default the base.
         `rebase_deletion_vectors` is as in `row_delta`, for vectors of files that are not replaced.
         The clauses are those of Java's BaseRewriteFiles, which apply at every isolation level.
         """
@@ -278,7 +281,9 @@ class FileVerbs(ABC, Generic[R]):
             remove_delete_files=_delete_files(NamedDeleteFile, removed_deletes),
             data_sequence_number=data_sequence_number,
             rebase_deletion_vectors=rebase_deletion_vectors,
-            **_validated_fields(table, _removal_clauses(paths, removed_deletes), options),
+            **_validated_fields(
+                table, _removal_clauses(paths, removed_deletes, deletes_seen_at), options
+            ),
         )
         return self._declare(update, options)
 
@@ -354,12 +359,14 @@ def _isolation(table: Table, options: CheckOptions, command: Command) -> Isolati
 
 
 def _removal_clauses(
-    paths: tuple[str, ...], delete_files: Sequence[RemovedDeletes]
+    paths: tuple[str, ...],
+    delete_files: Sequence[RemovedDeletes],
+    deletes_seen_at: int | None = None,
 ) -> Iterable[CommitValidation]:
     """Require that the removed files still exist, and that no rows of theirs were deleted."""
     if paths:
         yield RequiredDataFiles(file_paths=paths)
-        yield NotAllowedNewDeletesForDataFiles(file_paths=paths)
+        yield NotAllowedNewDeletesForDataFiles(file_paths=paths, base_snapshot_id=deletes_seen_at)
     if delete_files:
         yield RequiredDeleteFiles(file_paths=_delete_files(DeleteFileReference, delete_files))
 

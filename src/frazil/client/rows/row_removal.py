@@ -173,6 +173,17 @@ def write_deletes(
     return WrittenDeletes(added, tuple(_included(touched)) if by_file else ())
 
 
+def write_file_deletes(
+    table: Table, touched: Sequence[DeletedRows], folder: WriteFolder
+) -> tuple[PositionDeleteFile, ...]:
+    """Write the deletes of new files, each of which has at least one position and no deletes yet.
+
+    Each delete file names its data file, whatever the table's granularity is.
+    """
+    written = run_locally(_work(table, folder, True), [_item([file]) for file in touched])
+    return tuple(msgspec.json.decode(file, type=PositionDeleteFile) for file in written)
+
+
 def granularity(properties: Mapping[str, str]) -> str:
     """Return the table's granularity; the default is one file per data file, as in stock Spark."""
     chosen = properties.get(GRANULARITY_PROPERTY, "file").lower()

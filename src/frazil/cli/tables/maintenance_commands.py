@@ -1,0 +1,73 @@
+"""`frazil maintain`: rewrite the files of a table."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from frazil.cli.shared.catalog_command import CatalogChoice, add_commands, progress
+from frazil.cli.shared.command_group import CommandGroup
+from frazil.cli.shared.printing import count_text, print_json, size_text
+from frazil.cli.shared.typed_names import key_values, table_name
+from frazil.cli.tables.table_commands import BranchOption, TableArgument
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the command tree."""
+    group = typer.Typer(
+        cls=CommandGroup, help="Maintain tables, without Spark.", no_args_is_help=True
+    )
+    add_commands(
+        group,
+        {"rewrite-data-files": rewrite_data_files},
+        dry_run="Print what would be rewritten, and change nothing.",
+    )
+    app.add_typer(group, name="maintain")
+
+
+def rewrite_data_files(
+    choice: CatalogChoice,
+    table: TableArgument,
+    where: Annotated[
+        str | None,
+        typer.Option(metavar="FILTER", help="Rewrite only files that may have matching rows."),
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--option",
+            metavar="NAME=VALUE",
+            help="An option of Iceberg's procedure, such as min-input-files=2.",
+        ),
+    ] = None,
+    branch: BranchOption = "main",
+) -> None:
+    """Rewrite small, large and partly deleted data files into files of the target size."""
+    from frazil.maintenance import rewrite_data_files as rewrite
+
+    options = key_values("--option", option or ())
+    name = table_name(table)
+    with choice.connect() as client, progress(f"rewrite {name}") as shown:
+        result = rewrite(
+            client.load_table(name),
+            where=where,
+            branch=branch,
+            options=options,
+            dry_run=choice.dry_run,
+            progress=shown,
+        )
+    if choice.as_json:
+        print_json(asdict(result))
+        return
+    files = count_text(result.rewritten_data_files_count, "data file")
+    size = size_text(result.rewritten_bytes_count)
+    if result.dry_run:
+        typer.echo(f"{name}: would rewrite {files} ({size})")
+        return
+    added = count_text(result.added_data_files_count, "data file")
+    typer.echo(f"{name}: rewrote {files} ({size}) into {added}")
+    if result.failed_data_files_count:
+        failed = count_text(result.failed_data_files_count, "data file")
+        choice.fail(f"{failed} could not be rewritten; the log says why. Run the command again")

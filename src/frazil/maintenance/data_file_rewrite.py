@@ -1,0 +1,124 @@
+"""`rewrite_data_files`: compacts the data files of a table, in this process.
+
+The files of each partition are packed into groups, and each group is rewritten and committed by
+itself. A group that fails does not undo the others.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+
+from frazil.client.declare.client_table import Table
+from frazil.client.rows.row_files import planned_tasks
+from frazil.client.rows.write_folders import committing, new_folder
+from frazil.maintenance.file_groups import FileGroup, file_groups
+from frazil.maintenance.group_rewrite import GroupRewrite, RewrittenGroup
+from frazil.maintenance.rewrite_options import RewriteOptions, parse_options
+from frazil.wire.errors import BadRequest, FrazilError
+from frazil.wire.expressions import ALWAYS_TRUE
+from frazil.wire.file_actions import MAIN
+from frazil.wire.filter_builders import Filter, expression_of
+
+_LOGGER: Final = logging.getLogger("frazil.maintenance")
+
+Progress = Callable[[int, int], None]
+"""Is called with the number of finished groups and the number of all groups."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RewriteResult:
+    """What a rewrite has done, or would do. The names are those of Iceberg's procedure."""
+
+    rewritten_data_files_count: int = 0
+    added_data_files_count: int = 0
+    rewritten_bytes_count: int = 0
+    failed_data_files_count: int = 0
+    removed_delete_files_count: int = 0
+    dry_run: bool = False
+
+
+def rewrite_data_files(
+    table: Table,
+    *,
+    where: Filter | None = None,
+    branch: str = MAIN,
+    options: Mapping[str, str] | None = None,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+) -> RewriteResult:
+    """Rewrite small, large and partly deleted files into files of the target size.
+
+    `where` chooses the files that may have matching rows. The options are those of Iceberg's
+    procedure `rewrite_data_files`. With `dry_run` nothing is written.
+    """
+    chosen = parse_options(options or {}, table.properties)
+    table = table.refreshed()
+    snapshot_id = table.head(branch)
+    if snapshot_id is None:
+        return RewriteResult(dry_run=dry_run)
+    output_spec_id = int(table.spec(chosen.output_spec_id)["spec-id"])
+    expression = ALWAYS_TRUE if where is None else expression_of(where)
+    tasks = planned_tasks(table, expression, snapshot_id)
+    for task in tasks:
+        if task.data_file.file_format.lower() != "parquet":
+            raise BadRequest(f"{task.file_path}: only Parquet files are rewritten")
+    groups = file_groups(tasks, chosen, output_spec_id)
+    if dry_run:
+        return RewriteResult(
+            rewritten_data_files_count=sum(len(group.tasks) for group in groups),
+            rewritten_bytes_count=sum(group.size_in_bytes for group in groups),
+            dry_run=True,
+        )
+    run = _Run(table, branch, snapshot_id, chosen, output_spec_id, progress, len(groups))
+    return run.all(groups)
+
+
+@dataclass(slots=True)
+class _Run:
+    table: Table
+    branch: str
+    snapshot_id: int
+    options: RewriteOptions
+    output_spec_id: int
+    progress: Progress | None
+    groups: int
+    finished: int = 0
+
+    def all(self, groups: list[FileGroup]) -> RewriteResult:
+        workers = min(self.options.max_concurrent_rewrites, max(1, len(groups)))
+        with ThreadPoolExecutor(workers, thread_name_prefix="frazil-rewrite") as pool:
+            results = list(pool.map(self._one, groups))
+        done = [result for result in results if isinstance(result, RewrittenGroup)]
+        failed = [result for result in results if isinstance(result, FrazilError)]
+        limit = self.options.max_failed_commits
+        if failed and (not done or (limit is not None and len(failed) > limit)):
+            raise failed[0]
+        failed_files = sum(len(group.tasks) for group in groups) - sum(
+            len(result.group.tasks) for result in done
+        )
+        return RewriteResult(
+            rewritten_data_files_count=sum(len(result.group.tasks) for result in done),
+            added_data_files_count=sum(len(result.files) for result in done),
+            rewritten_bytes_count=sum(result.group.size_in_bytes for result in done),
+            failed_data_files_count=failed_files,
+            removed_delete_files_count=sum(result.removed_delete_files for result in done),
+        )
+
+    def _one(self, group: FileGroup) -> RewrittenGroup | FrazilError:
+        rewrite = GroupRewrite(
+            self.table, self.branch, self.snapshot_id, group, self.options, self.output_spec_id
+        )
+        try:
+            with committing(new_folder(self.table)) as write:
+                return rewrite.run(write)
+        except FrazilError as error:
+            _LOGGER.warning("a group of %d files was not rewritten: %s", len(group.tasks), error)
+            return error
+        finally:
+            self.finished += 1
+            if self.progress is not None:
+                self.progress(self.finished, self.groups)

@@ -1,0 +1,121 @@
+"""The options of `rewrite_data_files`, with the names and defaults of Iceberg's procedure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from frazil.datafiles.writing.write_properties import (
+    TARGET_SIZE,
+    TARGET_SIZE_DEFAULT_BYTES,
+    positive_property,
+)
+from frazil.wire.errors import BadRequest
+from frazil.wire.near_names import name_hint
+
+_MIN_SIZE_FRACTION: Final = 0.75
+_MAX_SIZE_FRACTION: Final = 1.8
+_DEFAULT_GROUP_BYTES: Final = 100 << 30
+_UNLIMITED: Final = (1 << 63) - 1
+
+_JOB_ORDERS: Final = ("none", "bytes-asc", "bytes-desc", "files-asc", "files-desc")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RewriteOptions:
+    """How to choose and group files. Sizes are in bytes."""
+
+    target_file_size: int
+    min_file_size: int
+    max_file_size: int
+    min_input_files: int = 5
+    delete_ratio_threshold: float = 0.3
+    delete_file_threshold: int = _UNLIMITED
+    max_file_group_size: int = _DEFAULT_GROUP_BYTES
+    max_concurrent_rewrites: int = 5
+    max_failed_commits: int | None = None
+    """The rewrite is an error if more groups fail. None for no limit."""
+    job_order: str = "none"
+    rewrite_all: bool = False
+    output_spec_id: int | None = None
+    max_files: int | None = None
+    use_starting_sequence_number: bool = True
+
+
+def parse_options(options: Mapping[str, str], properties: Mapping[str, str]) -> RewriteOptions:
+    """Parse options as texts. `properties` are those of the table."""
+    values = dict(_parsed(name, text) for name, text in options.items())
+    target = values.pop("target_file_size", None) or positive_property(
+        properties, TARGET_SIZE, TARGET_SIZE_DEFAULT_BYTES
+    )
+    values.setdefault("min_file_size", int(target * _MIN_SIZE_FRACTION))
+    values.setdefault("max_file_size", int(target * _MAX_SIZE_FRACTION))
+    chosen = RewriteOptions(target_file_size=target, **values)
+    if not chosen.min_file_size < chosen.target_file_size < chosen.max_file_size:
+        raise BadRequest(
+            f"target-file-size-bytes: {target} must be above min-file-size-bytes "
+            f"({chosen.min_file_size}) and below max-file-size-bytes ({chosen.max_file_size})"
+        )
+    return chosen
+
+
+def _parsed(name: str, text: str) -> tuple[str, Any]:
+    known = _OPTIONS.get(name)
+    if known is None:
+        raise BadRequest(f"{name}: {name_hint(name, _OPTIONS, 'options')}")
+    try:
+        return known[0], known[1](str(text))
+    except ValueError as error:
+        raise BadRequest(f"{name}: {text!r} {error}") from None
+
+
+def _count(least: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        value = int(text) if text.strip().lstrip("-").isdigit() else least - 1
+        if value < least:
+            raise ValueError(f"must be a whole number of at least {least}")
+        return value
+
+    return parse
+
+
+def _ratio(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise ValueError("must be a number from 0 to 1")
+    return value
+
+
+def _flag(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError("must be true or false")
+    return text.lower() == "true"
+
+
+def _order(text: str) -> str:
+    if text.lower() not in _JOB_ORDERS:
+        raise ValueError(f"must be one of {', '.join(_JOB_ORDERS)}")
+    return text.lower()
+
+
+_OPTIONS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
+    "target-file-size-bytes": ("target_file_size", _count(1)),
+    "min-file-size-bytes": ("min_file_size", _count(0)),
+    "max-file-size-bytes": ("max_file_size", _count(1)),
+    "min-input-files": ("min_input_files", _count(1)),
+    "delete-ratio-threshold": ("delete_ratio_threshold", _ratio),
+    "delete-file-threshold": ("delete_file_threshold", _count(1)),
+    "max-file-group-size-bytes": ("max_file_group_size", _count(1)),
+    "max-concurrent-file-group-rewrites": ("max_concurrent_rewrites", _count(1)),
+    "partial-progress.max-failed-commits": ("max_failed_commits", _count(0)),
+    "rewrite-job-order": ("job_order", _order),
+    "rewrite-all": ("rewrite_all", _flag),
+    "output-spec-id": ("output_spec_id", _count(0)),
+    "max-files-to-rewrite": ("max_files", _count(1)),
+    "use-starting-sequence-number": ("use_starting_sequence_number", _flag),
+}
+"""The member and the parser of each option."""

@@ -1,0 +1,410 @@
+"""Compaction keeps all rows, also those that others change meanwhile."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.catalog.rest import RestCatalog
+
+from frazil import Client, Table, ValidationError
+from frazil.client.rows.write_folders import Write
+from frazil.maintenance import rewrite_data_files
+from frazil.wire.declared_content import EqualityDeleteFile
+from frazil.wire.errors import BadRequest
+from tests.support.duck import attach
+from tests.support.duck import connect as duck_connect
+from tests.support.server import RunningServer
+
+FILES, ROWS = 6, 10
+MERGE_ON_READ = {f"write.{command}.mode": "merge-on-read" for command in ("delete", "merge")}
+VERSIONS = pytest.mark.parametrize("version", [1, 2, 3])
+WITH_DELETES = pytest.mark.parametrize("version", [2, 3])
+
+
+@pytest.fixture
+def new_table(client: Client, namespace: str) -> Callable[..., Table]:
+    def make(version: int, **properties: str) -> Table:
+        """Create a table with six files of ten rows each."""
+        table = client.create_table(
+            f"{namespace}.t",
+            "id long not null, kind string, item string",
+            identifier_fields=["id"],
+            format_version=version,
+            properties={
+                "write.delete.mode": "merge-on-read" if version > 1 else "copy-on-write",
+                "write.merge.mode": "merge-on-read" if version > 1 else "copy-on-write",
+                **properties,
+            },
+        )
+        for start in range(0, FILES * ROWS, ROWS):
+            client.append(table.identifier, [row(id) for id in range(start, start + ROWS)])
+        return client.load_table(table.identifier)
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def duck(catalog: RunningServer) -> Iterator[duckdb.DuckDBPyConnection]:
+    with duck_connect() as connection:
+        attach(connection, catalog.url)
+        yield connection
+
+
+def row(id: int, item: str = "old") -> dict[str, Any]:
+    return {"id": id, "kind": "ab"[id % 2], "item": item}
+
+
+def rows(client: Client, table: Table) -> dict[int, str]:
+    found = client.scan(table.identifier).to_pylist()
+    ids = [row["id"] for row in found]
+    assert len(ids) == len(set(ids))
+    return {row["id"]: row["item"] for row in found}
+
+
+def lineage(client: Client, table: Table) -> dict[int, tuple[int, int]]:
+    columns = ["id", "_row_id", "_last_updated_sequence_number"]
+    found = client.scan(table.identifier, columns=columns).to_pylist()
+    return {row["id"]: (row["_row_id"], row[columns[2]]) for row in found}
+
+
+def data_files(client: Client, table: Table) -> list[str]:
+    return [task.data_file.file_path for task in client.load_table(table.identifier).plan().tasks]
+
+
+def parquet_files(table: Table) -> set[Path]:
+    return set(Path(urlsplit(table.location).path).rglob("*.parquet"))
+
+
+def during_the_rewrite(
+    monkeypatch: pytest.MonkeyPatch, *others: Callable[[], object], rounds: int = 1
+) -> None:
+    """Let others commit after a group was written, before each of its first commits."""
+    commit = Write.commit
+    left = [rounds]
+
+    def called(self: Write, *args: Any) -> Any:
+        if left[0]:
+            left[0] -= 1
+            with monkeypatch.context() as patch:
+                patch.setattr(Write, "commit", commit)
+                for other in others:
+                    other()
+        return commit(self, *args)
+
+    monkeypatch.setattr(Write, "commit", called)
+
+
+def everything(*without: int) -> dict[int, str]:
+    return {id: "old" for id in range(FILES * ROWS) if id not in without}
+
+
+# --- rows -----------------------------------------------------------------------------------------
+
+
+@VERSIONS
+def test_small_files_become_one(
+    client: Client,
+    new_table: Callable[..., Table],
+    catalog: RunningServer,
+    duck: duckdb.DuckDBPyConnection,
+    version: int,
+) -> None:
+    table = new_table(version)
+    before = lineage(client, table) if version == 3 else None
+    result = rewrite_data_files(table)
+    assert (result.rewritten_data_files_count, result.added_data_files_count) == (FILES, 1)
+    assert result.rewritten_bytes_count > 0
+    assert result.failed_data_files_count == 0
+    assert len(data_files(client, table)) == 1
+    assert rows(client, table) == everything()
+    if before is not None:
+        assert lineage(client, table) == before
+    stock = RestCatalog("stock", uri=catalog.url).load_table(str(table.identifier))
+    assert sorted(stock.scan().to_arrow()["id"].to_pylist()) == sorted(everything())
+    found = duck.execute(f"SELECT id, item FROM ice.{table.identifier}").fetchall()
+    assert dict(found) == everything()
+    operation = client.history(table.identifier)[0].operation
+    assert operation == "replace"
+
+
+@WITH_DELETES
+def test_deletes_are_resolved(
+    client: Client, new_table: Callable[..., Table], version: int
+) -> None:
+    table = new_table(version)
+    client.delete(table.identifier, "id = 3 or id = 4 or id = 15")
+    result = rewrite_data_files(table)
+    assert rows(client, table) == everything(3, 4, 15)
+    assert result.removed_delete_files_count == (2 if version == 2 else 0)
+    tasks = client.load_table(table.identifier).plan().tasks
+    assert [task.data_file.record_count for task in tasks] == [FILES * ROWS - 3]
+    assert [task.delete_files for task in tasks] == [()]
+    assert "total-delete-files" not in (client.history(table.identifier)[0].summary or {}) or (
+        client.history(table.identifier)[0].summary["total-delete-files"] == "0"
+    )
+
+
+def equality_delete(client: Client, table: Table, *ids: int) -> None:
+    """Delete rows by their id, as streaming writers do."""
+    path = f"{table.location}/data/by-id-{'-'.join(map(str, ids))}.parquet"
+    local = Path(urlsplit(path).path)
+    schema = pa.schema([pa.field("id", pa.int64(), metadata={"PARQUET:field_id": "1"})])
+    pq.write_table(pa.table({"id": list(ids)}, schema=schema), local)
+    deletes = EqualityDeleteFile(
+        spec_id=0,
+        partition=(),
+        file_path=path,
+        file_format="parquet",
+        file_size_in_bytes=local.stat().st_size,
+        record_count=len(ids),
+        equality_ids=(1,),
+    )
+    client.row_delta(table.identifier, (), [deletes], command="delete", isolation="snapshot")
+
+
+@WITH_DELETES
+def test_equality_deletes_before_and_during_a_rewrite(
+    client: Client,
+    new_table: Callable[..., Table],
+    monkeypatch: pytest.MonkeyPatch,
+    version: int,
+) -> None:
+    table = new_table(version)
+    equality_delete(client, table, 7, 8)
+    client.append(table.identifier, [row(7, "again")])
+    during_the_rewrite(monkeypatch, lambda: equality_delete(client, table, 7, 30))
+    rewrite_data_files(table)
+    assert rows(client, table) == everything(7, 8, 30)
+
+
+def test_the_rows_of_another_spec_go_to_their_partitions(
+    client: Client, new_table: Callable[..., Table]
+) -> None:
+    table = new_table(3)
+    before = lineage(client, table)
+    client.add_partition_field(table.identifier, "kind")
+    client.append(table.identifier, [row(100), row(101)])
+    result = rewrite_data_files(
+        client.load_table(table.identifier), options={"rewrite-all": "true"}
+    )
+    assert result.rewritten_data_files_count == FILES + 2
+    tasks = client.load_table(table.identifier).plan().tasks
+    assert {task.data_file.partition for task in tasks} == {("a",), ("b",)}
+    assert rows(client, table) == everything() | {100: "old", 101: "old"}
+    after = lineage(client, table)
+    assert {id: after[id] for id in before} == before
+
+
+# --- other writers --------------------------------------------------------------------------------
+
+
+@WITH_DELETES
+def test_deletes_that_land_on_a_group(
+    client: Client,
+    new_table: Callable[..., Table],
+    monkeypatch: pytest.MonkeyPatch,
+    version: int,
+) -> None:
+    """Stock Iceberg throws the group away; here the deletes move to the new files."""
+    table = new_table(version)
+    client.delete(table.identifier, "id = 11")
+    numbers = iter([12, 30, 59])
+    during_the_rewrite(
+        monkeypatch, lambda: client.delete(table.identifier, f"id = {next(numbers)}"), rounds=3
+    )
+    result = rewrite_data_files(table)
+    assert result.rewritten_data_files_count == FILES
+    assert rows(client, table) == everything(11, 12, 30, 59)
+    assert len(data_files(client, table)) == 1
+
+
+@WITH_DELETES
+def test_updates_that_land_on_a_group(
+    client: Client,
+    new_table: Callable[..., Table],
+    monkeypatch: pytest.MonkeyPatch,
+    version: int,
+) -> None:
+    table = new_table(version)
+    during_the_rewrite(
+        monkeypatch, lambda: client.upsert(table.identifier, [row(5, "new"), row(45, "new")])
+    )
+    rewrite_data_files(table)
+    assert rows(client, table) == everything() | {5: "new", 45: "new"}
+
+
+@WITH_DELETES
+@pytest.mark.parametrize("way", ["delete", "overwrite", "rewrite"])
+def test_a_file_of_the_group_disappears(
+    client: Client,
+    new_table: Callable[..., Table],
+    monkeypatch: pytest.MonkeyPatch,
+    version: int,
+    way: str,
+) -> None:
+    table = new_table(version)
+
+    def remove() -> None:
+        if way == "delete":
+            client.delete(table.identifier, "id >= 10 and id < 20")
+        elif way == "overwrite":
+            client.overwrite(table.identifier, [row(12, "new")], "id >= 10 and id < 20")
+        else:
+            rewrite_data_files(
+                client.load_table(table.identifier),
+                where="id >= 10 and id < 20",
+                options={"rewrite-all": "true"},
+            )
+
+    during_the_rewrite(monkeypatch, remove)
+    result = rewrite_data_files(table)
+    assert result.failed_data_files_count == 0
+    expected = {
+        "delete": everything(*range(10, 20)),
+        "overwrite": everything(*range(10, 20)) | {12: "new"},
+        "rewrite": everything(),
+    }
+    assert rows(client, table) == expected[way]
+
+
+def test_late_deletes_under_a_new_sequence_number_fail_the_group(
+    client: Client, new_table: Callable[..., Table], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = new_table(2)
+    files = parquet_files(table)
+    during_the_rewrite(monkeypatch, lambda: equality_delete(client, table, 3))
+    with pytest.raises(ValidationError, match="found new delete"):
+        rewrite_data_files(table, options={"use-starting-sequence-number": "false"})
+    assert rows(client, table) == everything(3)
+    assert {path.name for path in parquet_files(table) - files} == {"by-id-3.parquet"}
+
+
+@WITH_DELETES
+def test_writers_beside_compactions_lose_nothing(
+    client: Client, new_table: Callable[..., Table], catalog: RunningServer, version: int
+) -> None:
+    """Deletes and upserts of single rows run until all groups have been rewritten three times."""
+    table = new_table(version)
+    done = threading.Event()
+    changed: list[dict[int, str | None]] = []
+
+    def change(numbers: Iterator[int]) -> None:
+        own: dict[int, str | None] = {}
+        changed.append(own)
+        with Client(catalog.url) as writer:
+            for number in numbers:
+                if done.is_set():
+                    return
+                if number % 3:
+                    writer.delete(table.identifier, f"id = {number}")
+                    own[number] = None
+                else:
+                    writer.upsert(table.identifier, [row(number, "new")])
+                    own[number] = "new"
+
+    client.set_properties(table.identifier, {"commit.retry.num-retries": "1000"})
+    threads = [
+        threading.Thread(target=change, args=(iter(range(start, FILES * ROWS, 2)),))
+        for start in (0, 1)
+    ]
+    for thread in threads:
+        thread.start()
+    size = max(path.stat().st_size for path in parquet_files(table))
+    options = {"max-file-group-size-bytes": str(2 * size), "rewrite-all": "true"}
+    failed = 0
+    for _ in range(3):
+        result = rewrite_data_files(client.load_table(table.identifier), options=options)
+        failed += result.failed_data_files_count
+    done.set()
+    for thread in threads:
+        thread.join()
+    expected: dict[int, str | None] = dict(everything())
+    for own in changed:
+        expected |= own
+    assert rows(client, table) == {id: item for id, item in expected.items() if item is not None}
+    assert failed == 0
+    assert sum(map(len, changed)) > 0
+
+
+# --- what is rewritten ----------------------------------------------------------------------------
+
+
+def test_a_dry_run_changes_nothing(client: Client, new_table: Callable[..., Table]) -> None:
+    table = new_table(3)
+    files = parquet_files(table)
+    result = rewrite_data_files(table, dry_run=True)
+    assert (result.rewritten_data_files_count, result.dry_run) == (FILES, True)
+    assert parquet_files(table) == files
+    assert len(client.history(table.identifier)) == FILES
+
+
+def test_few_good_files_are_left_alone(client: Client, new_table: Callable[..., Table]) -> None:
+    table = new_table(3)
+    assert rewrite_data_files(table, where="id < 30").rewritten_data_files_count == 0
+    options = {"min-input-files": "3"}
+    assert (
+        rewrite_data_files(table, where="id < 30", options=options).rewritten_data_files_count == 3
+    )
+    size = Path(urlsplit(data_files(client, table)[0]).path).stat().st_size
+    sizes = {
+        "target-file-size-bytes": str(size),
+        "min-file-size-bytes": "1",
+        "max-file-size-bytes": str(10 * size),
+    }
+    assert rewrite_data_files(table, options=sizes).rewritten_data_files_count == 0
+
+
+def test_many_deletes_are_reason_enough(client: Client, new_table: Callable[..., Table]) -> None:
+    table = new_table(3)
+    client.delete(table.identifier, "id < 2")
+    options = {"min-input-files": "100"}
+    assert rewrite_data_files(table, options=options).rewritten_data_files_count == 0
+    client.delete(table.identifier, "id < 4")
+    # As in Iceberg, one such file is reason enough for its whole group.
+    assert rewrite_data_files(table, options=options).rewritten_data_files_count == FILES
+    assert rows(client, table) == everything(0, 1, 2, 3)
+
+
+def test_groups_are_rewritten_by_themselves(
+    client: Client, new_table: Callable[..., Table], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = new_table(3)
+    size = max(path.stat().st_size for path in parquet_files(table))
+    options = {"max-file-group-size-bytes": str(2 * size), "rewrite-all": "true"}
+    seen: list[tuple[int, int]] = []
+    result = rewrite_data_files(table, options=options, progress=lambda *at: seen.append(at))
+    assert result.added_data_files_count == FILES / 2
+    assert sorted(seen) == [(1, 3), (2, 3), (3, 3)]
+    assert len(client.history(table.identifier)) == FILES + FILES / 2
+    assert rows(client, table) == everything()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"min-input-file": "3"}, "min-input-file: did you mean 'min-input-files'?"),
+        ({"min-input-files": "0"}, "must be a whole number of at least 1"),
+        ({"delete-ratio-threshold": "2"}, "must be a number from 0 to 1"),
+        ({"rewrite-all": "yes"}, "must be true or false"),
+        ({"rewrite-job-order": "size"}, "must be one of none, bytes-asc"),
+        ({"min-file-size-bytes": "9999999999"}, "must be above min-file-size-bytes"),
+    ],
+)
+def test_wrong_options_are_named(
+    new_table: Callable[..., Table], options: dict[str, str], message: str
+) -> None:
+    with pytest.raises(BadRequest, match=message.replace("?", "\\?")):
+        rewrite_data_files(new_table(2), options=options)
+
+
+def test_a_table_without_snapshots_has_nothing_to_do(client: Client, namespace: str) -> None:
+    table = client.create_table(f"{namespace}.empty", "id long")
+    assert rewrite_data_files(table).rewritten_data_files_count == 0
