@@ -15,6 +15,7 @@ from random import Random
 import pytest
 
 from frazil import Client, Table, ValidationError
+from frazil.maintenance import rewrite_data_files
 
 KEYS = range(8)
 FLAGS = ("a", "b")
@@ -67,19 +68,28 @@ def update(random: Random, base: State) -> Statement:
 
 
 def replace_flag(random: Random, base: State) -> Statement:
-    flag, key = random.choice(FLAGS), random.choice(KEYS)
-    row = {"id": key + 100, "flag": flag}
+    # An overwrite does not compare keys, so each one adds a key of its own.
+    flag, key = random.choice(FLAGS), random.randrange(100, 1_000_000)
+    row = {"id": key, "flag": flag}
     return Statement(
         f"replace flag {flag} by {row}",
         lambda table: table.overwrite([row], f"flag = '{flag}'"),
         lambda state: {
             **{key: own for key, own in state.items() if own != flag},
-            key + 100: flag,
+            key: flag,
         },
     )
 
 
-KINDS = (delete_keys, delete_keys, delete_flag, update, update, upsert, replace_flag)
+def compact(random: Random, base: State) -> Statement:
+    """Return a compaction, which moves the rows that later statements have read."""
+    options = {"rewrite-all": "true"}
+    return Statement(
+        "compact", lambda table: rewrite_data_files(table, options=options), lambda state: state
+    )
+
+
+KINDS = (delete_keys, delete_keys, delete_flag, update, update, upsert, replace_flag, compact)
 
 
 def rows_of(client: Client, table: Table) -> list[tuple[int, str]]:
