@@ -253,8 +253,11 @@ class Session(Protocol):
 class Database(Protocol):
     """SQLite or PostgreSQL with the same behavior. All methods block and are thread-safe."""
 
-    def migrate(self) -> None:
-        """Update the schema to this version, under a lock; refuse a newer schema."""
+    def migrate(self) -> int:
+        """Update the schema to this version, under a lock; refuse a newer schema.
+
+        Return the version before, 0 if the database was empty.
+        """
 
     def ping(self) -> None:
         """Raise DatabaseUnavailable if the database does not answer."""
