@@ -60,6 +60,7 @@ QueryName: TypeAlias = Literal[
     "record_schema_version",
     "relation",
     "relation_by_uuid",
+    "sample_relations",
     "schema_version",
     "secret",
     "set_last_position",
