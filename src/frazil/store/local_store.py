@@ -175,6 +175,12 @@ class LocalStore:
             with _translated("make the folder", location):
                 self._make_folder(_local_path(location))
 
+    def remove_empty_folders(self, location: str) -> None:
+        for folder, _, _ in os.walk(_local_path(location), topdown=False):
+            # A folder that is not empty stays.
+            with suppress(OSError):
+                os.rmdir(folder)
+
     def close(self) -> None:
         """Do nothing: no file stays open between calls."""
 

@@ -107,6 +107,9 @@ class Store(Protocol):
     def make_folders(self, locations: Iterable[str]) -> None:
         """Create folders if the store has folders; otherwise do nothing."""
 
+    def remove_empty_folders(self, location: str) -> None:
+        """Remove the folder and all folders below it that have no object in them."""
+
     def close(self) -> None:
         """Release connections."""
 
@@ -146,6 +149,9 @@ class SimpleStore:
         """Do nothing: objects are durable already."""
 
     def make_folders(self, locations: Iterable[str]) -> None:
+        """Do nothing: there are no folders."""
+
+    def remove_empty_folders(self, location: str) -> None:
         """Do nothing: there are no folders."""
 
 

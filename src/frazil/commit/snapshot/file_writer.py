@@ -171,6 +171,9 @@ class PendingStore:
     def make_folders(self, locations: Iterable[str]) -> None:
         self._store.make_folders(locations)
 
+    def remove_empty_folders(self, location: str) -> None:
+        self._store.remove_empty_folders(location)
+
     def close(self) -> None:
         """Do nothing, because the underlying store belongs to the caller."""
 
