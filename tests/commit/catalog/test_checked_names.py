@@ -172,7 +172,7 @@ def test_a_value_that_would_break_later_writes_is_refused(
 
 
 def test_a_registered_table_keeps_its_unknown_properties(driver: Driver) -> None:
-    kept = {TYPO: "true", REBASE_APPENDS: "yes"}
+    kept = {TYPO: "true", REBASE_APPENDS: "yes", "write.merge.mode": "cow"}
     registered(driver, "foreign", properties=kept)
     driver.commit("foreign", [{"action": "set-properties", "updates": kept | {"a": "b"}}])
     assert driver.properties("foreign") == kept | {"a": "b"}
