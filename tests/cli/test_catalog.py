@@ -185,6 +185,15 @@ def test_no_wait_is_no_wait_for_a_server_that_asks_to_wait_either(shop: Shop) ->
     assert (done.exit_code, done.stdout) == (1, "")
 
 
+def test_a_missing_metadata_file_is_named(shop: Shop) -> None:
+    location = shop.table.metadata_location
+    assert location is not None
+    Path(location.removeprefix("file://")).unlink()
+    done = shop.run("show", shop.name)
+    assert done.exit_code == 1
+    assert done.stderr == f"frazil: Failed to open input stream for file: {location}\n"
+
+
 def test_a_table_that_is_not_there_is_one_message(shop: Shop) -> None:
     for arguments in (("show",), ("log",), ("branch",), ("diff", "main")):
         done = shop.run(arguments[0], "shop.none", *arguments[1:])
