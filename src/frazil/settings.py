@@ -2,7 +2,8 @@
 
 A setting is a field of `Settings`, which has its name, type, default and help text. Its
 environment variable, its flag and its key in the file derive from the name. A value comes from
-the first of: flag, environment, file, default. `resolve` remembers which one.
+the first of: flag, environment, file, default. `resolve` remembers which one. A relative path in
+the file is relative to the folder of the file, any other to the working directory.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ CONFIG_ENV = "FRAZIL_CONFIG"
 
 _TOKEN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 _SHA256_HEX = re.compile(r"[0-9a-fA-F]{64}")
+_RELATIVE_PATH = re.compile(r"(sqlite:///|file:)?(?![/~:]|[A-Za-z][A-Za-z0-9+.-]*://)(.+)")
 _READ_ONLY = "read"
 MASK = "***"
 _SWITCH = "BOOL"
@@ -168,14 +170,17 @@ def _setting(
     metavar: str = "TEXT",
     flag: bool = True,
     secret: bool = False,
+    path: bool = False,
 ) -> Any:
-    """Declare a field of `Settings`. `flag=False` adds no flag; `secret` masks the value."""
+    """Declare a field of `Settings`. `flag=False` adds no flag; `secret` masks the value; `path`
+    means that the value is or contains a path."""
     metadata = {
         "parse": parse,
         "help": help_text,
         "metavar": metavar,
         "has_flag": flag,
         "secret": secret,
+        "is_path": path,
     }
     if isinstance(default, dict):
         return field(default_factory=lambda: dict(default), metadata=metadata)
@@ -200,6 +205,7 @@ class Settings:
         _text,
         "Where tables are stored: a folder, or a URL such as s3://bucket/prefix.",
         metavar="PATH|URL",
+        path=True,
     )
     database: str = _setting(
         "sqlite:///frazil.db",
@@ -207,6 +213,7 @@ class Settings:
         "Where the catalog is stored: sqlite:///PATH or postgresql://user@host/name.",
         metavar="URL",
         secret=True,
+        path=True,
     )
     allow_location: tuple[str, ...] = _setting(
         (),
@@ -214,6 +221,7 @@ class Settings:
         "A location outside the warehouse that tables may use too. May be repeated; "
         "in the environment separated by commas.",
         metavar="URL",
+        path=True,
     )
     insecure: bool = _setting(
         False,
@@ -236,6 +244,7 @@ class Settings:
         "A file with one name:sha256 or name:sha256:read entry per line; blank lines and lines "
         "with # are skipped. The server reads it again when it changes, and on SIGHUP.",
         metavar="PATH",
+        path=True,
     )
     tls_cert: str | None = _setting(
         None,
@@ -243,12 +252,14 @@ class Settings:
         "Serve https with this certificate chain in PEM; needs --tls-key. The server reads both "
         "files again when they change, and on SIGHUP.",
         metavar="PATH",
+        path=True,
     )
     tls_key: str | None = _setting(
         None,
         _optional_text,
         "The private key of --tls-cert in PEM, without a password.",
         metavar="PATH",
+        path=True,
     )
     public_url: str | None = _setting(
         None,
@@ -310,6 +321,7 @@ class Settings:
         "Local folder that caches parts of large manifests across restarts. It may be deleted "
         "at any time. Empty: no folder.",
         metavar="FOLDER",
+        path=True,
     )
     plan_wait_s: int = _setting(
         20,
@@ -343,6 +355,7 @@ class Setting:
     metavar: str
     has_flag: bool
     secret: bool
+    is_path: bool
     parse: Callable[[object], Any]
 
     @property
@@ -414,6 +427,8 @@ def resolve(
         sources[name] = source
         if source != "default":
             values[name] = _parse(setting, source, raw)
+        if path and setting.is_path and source == f"file {path}":
+            values[name] = _below(Path(os.path.abspath(path)).parent, values[name])
     return Resolved(Settings(**values), sources, path, _unknown_variables(environ))
 
 
@@ -422,6 +437,14 @@ def _parse(setting: Setting, source: str, raw: object) -> Any:
         return setting.parse(raw)
     except ValueError as error:
         raise SettingsError(f"{setting.name} ({source}) {error}") from None
+
+
+def _below(folder: Path, value: Any) -> Any:
+    """Make relative paths absolute, also in `sqlite:///PATH` and `file:PATH`."""
+    if isinstance(value, tuple):
+        return tuple(_below(folder, each) for each in value)
+    match = None if value is None else _RELATIVE_PATH.fullmatch(value)
+    return value if match is None else f"{match[1] or ''}{folder / match[2]}"
 
 
 def _read_file(path: str) -> Mapping[str, object]:
@@ -489,6 +512,11 @@ def all_tokens(settings: Settings) -> dict[str, Token]:
 def warehouse_location(settings: Settings) -> str:
     """Return the warehouse as a URL without a trailing slash."""
     return _as_location("warehouse", settings.warehouse)
+
+
+def database_url(settings: Settings) -> str:
+    """Return the URL of the database for display, with an absolute path and a masked password."""
+    return mask_url(_below(Path.cwd(), settings.database))
 
 
 def extra_locations(settings: Settings) -> tuple[str, ...]:

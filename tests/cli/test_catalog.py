@@ -19,7 +19,7 @@ from frazil import Client, DataFile
 from frazil.cli.app import app
 from tests.cli.shop import SCHEMA, Shop
 from tests.support.patience import HANG_S, wait_until
-from tests.support.proxy import DropAnswer, DropRequest, HoldAnswer, running_proxy
+from tests.support.proxy import DropAnswer, DropRequest, HoldAnswer, Respond, running_proxy
 from tests.support.readme import free_port
 from tests.support.s3 import ACCESS_KEY_ID, SECRET_ACCESS_KEY, S3Server
 from tests.support.server import ServerFactory
@@ -175,6 +175,23 @@ def test_a_server_that_is_not_there_is_one_message() -> None:
     assert uri in done.stderr
     as_json = CliRunner().invoke(app, ["ls", "--uri", uri, "--wait", "0.1", "-o", "json"])
     assert "connection refused" in json.loads(as_json.stderr)["error"]["message"]
+
+
+def test_no_wait_is_no_wait_for_a_server_that_asks_to_wait_either(shop: Shop) -> None:
+    with running_proxy(shop.server.url, [Respond(429, 3)] * 9) as proxy:
+        arguments = ["ns", "create", "other", "--uri", proxy.url, "--wait", "0"]
+        done = CliRunner().invoke(app, arguments)
+        assert len(proxy.changes) == 1
+    assert (done.exit_code, done.stdout) == (1, "")
+
+
+def test_a_missing_metadata_file_is_named(shop: Shop) -> None:
+    location = shop.table.metadata_location
+    assert location is not None
+    Path(location.removeprefix("file://")).unlink()
+    done = shop.run("show", shop.name)
+    assert done.exit_code == 1
+    assert done.stderr == f"frazil: Failed to open input stream for file: {location}\n"
 
 
 def test_a_table_that_is_not_there_is_one_message(shop: Shop) -> None:

@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -17,17 +18,23 @@ import typer
 from frazil.cli.server import doctor as doctor_module
 from frazil.cli.server.doctor import CHECKS, Problem, examine, fsync, java
 from frazil.cli.shared.setting_options import Output
+from frazil.db.base import Change, CreateNamespace, CreateRelation, Kind, Relation
 from frazil.db.connect import connect
 from frazil.db.sql import migrations
 from frazil.settings import Settings, resolve
+from frazil.wire.identifiers import Identifier
+from tests.db.helpers import must
 from tests.support.patience import HANG_S
 from tests.support.s3 import S3Server
-from tests.support.server import clean_environment
+from tests.support.server import COMMAND, clean_environment, running_server
+from tests.support.small_disk import small_disk
 
 
-def doctor(cwd: Path, *arguments: str, **environ: str) -> tuple[int, dict[str, dict[str, Any]]]:
+def doctor(
+    cwd: Path, *arguments: str, command: Sequence[str] = COMMAND, **environ: str
+) -> tuple[int, dict[str, dict[str, Any]]]:
     done = subprocess.run(
-        [sys.executable, "-m", "frazil", "doctor", "--output", "json", *arguments],
+        [*command, "doctor", "--output", "json", *arguments],
         cwd=cwd,
         env=clean_environment(environ),
         capture_output=True,
@@ -71,6 +78,62 @@ def test_a_file_that_is_no_database(tmp_path: Path) -> None:
     code, findings = doctor(tmp_path)
     assert (code, findings["database"]["status"]) == (1, "failed")
     assert "--database" in findings["database"]["fix"]
+
+
+@pytest.mark.process
+def test_a_full_disk_is_no_reason_to_restore(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk") as disk:
+        if disk is None:
+            pytest.skip("this system allows no user namespaces")
+        url = f"sqlite:///{disk.mount_point}/frazil.db"
+        command = disk.command(sys.executable, "-m", "frazil", directory=tmp_path)
+        with running_server(tmp_path, "--database", url, command=command):
+            pass
+        disk.fill()
+        code, findings = doctor(tmp_path, "--database", url, command=command)
+        assert code == 1
+        assert "cannot be read: its disk is full (disk I/O error)" in findings["database"]["detail"]
+        assert findings["database"]["fix"].startswith("free space")
+        assert "do not restore" in findings["database"]["fix"]
+        assert findings["fsync"]["fix"].startswith("free space")
+        disk.free()
+        assert doctor(tmp_path, "--database", url, command=command)[0] == 0
+
+
+@pytest.mark.process
+def test_a_database_in_a_missing_folder(tmp_path: Path) -> None:
+    code, findings = doctor(tmp_path, "--database", f"sqlite:///{tmp_path}/mnt/frazil.db")
+    assert (code, findings["database"]["status"]) == (1, "failed")
+    assert findings["database"]["detail"].startswith(f"the folder {tmp_path}/mnt of the database")
+    assert "mount its disk" in findings["database"]["fix"]
+
+
+@pytest.mark.parametrize("database", ["sqlite", "postgres"])
+def test_metadata_files_that_were_moved(
+    tmp_path: Path, database: str, request: pytest.FixtureRequest
+) -> None:
+    url = f"sqlite:///{tmp_path}/frazil.db"
+    if database == "postgres":
+        url = request.getfixturevalue("postgres_database")
+    (tmp_path / "warehouse").mkdir()
+    files = [tmp_path / "warehouse" / f"{number}.metadata.json" for number in range(2)]
+    with closing(connect(url)) as opened:
+        opened.migrate()
+        settings = Settings(database=url, warehouse=str(tmp_path / "warehouse"))
+        assert CHECKS["tables"](settings) == "there is no table yet"
+        changes: list[Change] = [CreateNamespace(("shop", "eu"), {})]
+        for number, file in enumerate(files):
+            file.write_text("{}")
+            uuid, name = f"0000000{number}", Identifier(("shop", "eu"), f"t{number}")
+            changes.append(CreateRelation(Relation(Kind.TABLE, name, uuid, f"file://{file}", 1)))
+        must(opened, *changes)
+    assert CHECKS["tables"](settings).startswith("2 metadata files of tables and views")
+    files[0].unlink()
+    with pytest.raises(Problem) as caught:
+        CHECKS["tables"](settings)
+    missing = f"shop.eu.t0: no object at file://{files[0]}"
+    assert str(caught.value) == f"1 of 2 metadata files cannot be read; {missing}"
+    assert "absolute paths" in caught.value.fix
 
 
 @pytest.mark.process
@@ -135,7 +198,9 @@ def test_rows_from_the_future_show_that_the_clock_was_ahead(tmp_path: Path) -> N
     with closing(sqlite3.connect(tmp_path / "frazil.db", isolation_level=None)) as connection:
         later_ms = (time.time() + 365 * 24 * 3600) * 1000
         connection.execute("INSERT INTO commits VALUES ('a', 'committed', ?)", (int(later_ms),))
-    with pytest.raises(Problem, match=r"newest row in the database is \+31535\d+\.\d s from this"):
+    with pytest.raises(
+        Problem, match="newest row in the database is 365 days ahead of this machine"
+    ):
         CHECKS["clock"](settings)
 
 

@@ -126,6 +126,15 @@ def test_what_the_server_asks_for_is_waited(
     assert operation.times() == 1
 
 
+def test_a_wait_of_seconds_is_logged(
+    truth: Truth, proxy: Proxy, held: HeldClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    policy = SubmitPolicy(POLICY, clock=held.clock())
+    send(proxy, Append(truth), policy, Respond(429, 1), Respond(429, 5))
+    (line,) = [each.getMessage() for each in caplog.records if each.name == "frazil.client"]
+    assert line.endswith(f"; the catalog asks to wait 5 s (retry 2 of {POLICY.num_retries})")
+
+
 def test_no_wait_goes_beyond_the_total(truth: Truth, proxy: Proxy, held: HeldClock) -> None:
     operation = Append(truth)
     persistence = SubmitPolicy(changed(POLICY, total_timeout_ms=6_000), clock=held.clock())

@@ -55,15 +55,23 @@ def holder(sqlite_url: str) -> Iterator[subprocess.Popen[str]]:
 
 def test_relative_and_absolute_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
     for url, path in (
         ("sqlite:///relative.db", tmp_path / "relative.db"),
-        ("sqlite:///new/folder/deep.db", tmp_path / "new" / "folder" / "deep.db"),
+        ("sqlite:///folder/deep.db", tmp_path / "folder" / "deep.db"),
         (f"sqlite:///{tmp_path}/absolute.db", tmp_path / "absolute.db"),
     ):
         database = connect(url)
         database.migrate()
         database.close()
         assert path.is_file()
+
+
+def test_a_missing_folder_is_not_created(tmp_path: Path) -> None:
+    """An empty catalog would look like lost data if the disk of the folder is not mounted."""
+    with pytest.raises(DatabaseRefused, match=f"the folder {tmp_path}/mnt/x does not exist"):
+        connect(f"sqlite:///{tmp_path}/mnt/x/frazil.db")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("url", ["", "frazil.db", "mysql://u:secret@h/d", "sqlite:///", "sqlite:x"])

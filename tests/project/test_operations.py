@@ -183,6 +183,54 @@ def put_right(client: Client, program: Block, monkeypatch: pytest.MonkeyPatch) -
     assert sorted(client.scan("shop.orders").to_arrow()["id"].to_pylist()) == [1, 2, 3]
 
 
+@pytest.mark.process
+def test_a_table_that_cannot_be_put_right_is_not_changed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program, _ = blocks_of("## When a clock is wrong", tmp_path)
+    with running_server(tmp_path) as server, Client(server.url) as client:
+        monkeypatch.setenv("FRAZIL_URI", server.url)
+        before_s = time.time() - 1
+        client.create_namespace("shop")
+        client.create_table("shop.orders", "id long")
+
+        def outcome(at_s: float) -> str:
+            at = client.load_table("shop.orders").metadata_location
+            with monkeypatch.context() as clock:
+                clock.setattr(time, "time", lambda: at_s)
+                exec(program.text, {})
+            assert client.load_table("shop.orders").metadata_location == at
+            return capsys.readouterr().out
+
+        created_s = client.load_table("shop.orders").metadata["last-updated-ms"] / 1000
+        assert "has no snapshot from the future" in outcome(before_s)
+        time.sleep(0.002)
+        client.append("shop.orders", [{"id": 1}, {"id": 2}])
+        assert "has no snapshot from the future" in outcome(time.time())
+        assert "has no metadata from before the jump" in outcome(before_s)
+        client.delete("shop.orders", "id = 1")
+        assert "did more than append" in outcome(created_s)
+
+
+@pytest.mark.process
+def test_the_first_rows_of_a_table_may_be_from_the_future(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    program, _ = blocks_of("## When a clock is wrong", tmp_path)
+    with running_server(tmp_path) as server, Client(server.url) as client:
+        monkeypatch.setenv("FRAZIL_URI", server.url)
+        client.create_namespace("shop")
+        client.create_table("shop.orders", "id long")
+        created_s = client.load_table("shop.orders").metadata["last-updated-ms"] / 1000
+        time.sleep(0.002)
+        client.append("shop.orders", [{"id": 1}])
+        with monkeypatch.context() as clock:
+            clock.setattr(time, "time", lambda: created_s)
+            exec(program.text, {})
+        assert client.scan("shop.orders").to_arrow()["id"].to_pylist() == [1]
+        assert len(client.load_table("shop.orders").metadata["metadata-log"]) == 1
+
+
 def test_rows_from_the_future_are_dated_back(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -95,6 +95,11 @@ def metadata_files(tmp_path: Path, disk: SmallDisk) -> set[str]:
     }
 
 
+def table_folders(tmp_path: Path, disk: SmallDisk) -> set[Path]:
+    folders = (tmp_path / "server" / "warehouse", disk.folder / "warehouse")
+    return {path for folder in folders for path in folder.rglob("*") if path.is_dir()}
+
+
 def health_lines(server: RunningServer) -> list[str]:
     return [line for line in server.log.splitlines() if "frazil.health" in line]
 
@@ -107,8 +112,14 @@ def test_a_full_disk_is_a_proven_failure_and_one_episode(
         make_table(server)
         assert commit(server, "before").status == 200
         files = metadata_files(tmp_path, disk)
+        folders = table_folders(tmp_path, disk)
         disk.fill()
 
+        created = call(server, "POST", "/v1/namespaces/ns/tables", {"name": "p", "schema": SCHEMA})
+        assert created.status == 429
+        wait_until(
+            lambda: table_folders(tmp_path, disk) == folders, "a refused table left its folders"
+        )
         for number in range(20):
             refused = commit(server, f"full-{number}")
             assert refused.status == 429

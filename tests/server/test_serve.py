@@ -84,7 +84,9 @@ def refused(cwd: Path, *arguments: str, **environ: str) -> tuple[int, str]:
         check=False,
     )
     assert done.stdout == ""
-    return done.returncode, json.loads(done.stderr)["error"]["message"]
+    # Lines of the log may come before the error.
+    error = json.loads(done.stderr.splitlines()[-1])["error"]
+    return done.returncode, error["message"]
 
 
 def get(url: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
@@ -115,7 +117,7 @@ def curl(pasted: str) -> tuple[int, dict[str, str], bytes]:
 def test_it_starts_with_nothing_but_a_folder(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
         assert server.announced["warehouse"] == f"file://{tmp_path}/warehouse"
-        assert server.announced["database"] == "sqlite:///frazil.db"
+        assert server.announced["database"] == f"sqlite:///{tmp_path}/frazil.db"
         assert server.announced["authentication"] == "none"
         assert set(server.announced["snippets"]) == {"curl", "PyIceberg", "DuckDB shell", "Spark"}
         assert all(server.url in text for text in server.announced["snippets"].values())
@@ -178,6 +180,44 @@ def test_a_second_process_on_the_same_file_is_refused(tmp_path: Path) -> None:
             assert get(f"{beside.url}/readyz")[0] == 200
     with serving(tmp_path) as again:
         assert get(f"{again.url}/readyz")[0] == 200
+
+
+@pytest.mark.process
+def test_a_new_catalog_is_reported(tmp_path: Path) -> None:
+    new, unknown = "created a new, empty catalog in the database", "has tables that the new catalog"
+    with serving(tmp_path) as server:
+        assert server.announced["database"] == f"sqlite:///{tmp_path}/frazil.db"
+        log = server.stop()[1]
+    assert f"{new} sqlite:///{tmp_path}/frazil.db" in log
+    assert unknown not in log
+    with serving(tmp_path) as server:
+        assert new not in server.stop()[1]
+    table = tmp_path / "warehouse" / "ns" / "t" / "metadata"
+    table.mkdir(parents=True)
+    (table / "00000-x.metadata.json").write_text("{}")
+    with serving(tmp_path, "--database", "sqlite:///other.db") as server:
+        log = server.stop()[1]
+    assert f"{new} sqlite:///{tmp_path}/other.db" in log
+    assert f"the warehouse file://{tmp_path}/warehouse {unknown}" in log
+
+
+@pytest.mark.process
+def test_a_database_in_a_missing_folder_is_refused(tmp_path: Path) -> None:
+    """Its disk may not be mounted, and an empty catalog would look like lost data."""
+    flags = ("--database", f"sqlite:///{tmp_path}/mnt/frazil.db")
+    code, message = refused(tmp_path, "--port", "0", *flags)
+    assert code == 1
+    assert f"the folder {tmp_path}/mnt does not exist; create it, mount its disk" in message
+    assert not (tmp_path / "mnt").exists()
+
+
+@pytest.mark.process
+def test_stopping_is_logged(tmp_path: Path) -> None:
+    with serving(tmp_path, "--shutdown-timeout-s", "7") as server:
+        _, log = server.stop()
+    *_, stopping, stopped = log.splitlines()
+    assert stopping.endswith("frazil.server stopping: running requests have 7 s to finish")
+    assert stopped.endswith("frazil.server stopped; the database is closed")
 
 
 @pytest.mark.process

@@ -14,6 +14,7 @@ from frazil.settings import (
     Token,
     all_settings,
     all_tokens,
+    database_url,
     extra_locations,
     mask_url,
     resolve,
@@ -28,14 +29,14 @@ DIGEST_B = "b" * 64
 VALUES: dict[str, tuple[Any, str, str, list[Any]]] = {
     "host": ("::1", "10.0.0.1", '"localhost"', ["::1", "10.0.0.1", "localhost"]),
     "port": ("1", "2", "3", [1, 2, 3]),
-    "warehouse": ("w1", "w2", '"w3"', ["w1", "w2", "w3"]),
+    "warehouse": ("w1", "w2", '"/w3"', ["w1", "w2", "/w3"]),
     "database": (
         "sqlite:///1",
         "sqlite:///2",
-        '"sqlite:///3"',
-        ["sqlite:///1", "sqlite:///2", "sqlite:///3"],
+        '"sqlite:////3"',
+        ["sqlite:///1", "sqlite:///2", "sqlite:////3"],
     ),
-    "allow_location": (["a", "b"], "c,d", '["e", "f"]', [("a", "b"), ("c", "d"), ("e", "f")]),
+    "allow_location": (["a", "b"], "c,d", '["/e"]', [("a", "b"), ("c", "d"), ("/e",)]),
     "insecure": (True, "true", "true", [True, True, True]),
     "tokens": (
         None,
@@ -47,9 +48,9 @@ VALUES: dict[str, tuple[Any, str, str, list[Any]]] = {
             {"c": Token(DIGEST_A), "d": Token(DIGEST_B, read_only=True)},
         ],
     ),
-    "tokens_file": ("t1", "t2", '"t3"', ["t1", "t2", "t3"]),
-    "tls_cert": ("c1", "c2", '"c3"', ["c1", "c2", "c3"]),
-    "tls_key": ("k1", "k2", '"k3"', ["k1", "k2", "k3"]),
+    "tokens_file": ("t1", "t2", '"/t3"', ["t1", "t2", "/t3"]),
+    "tls_cert": ("c1", "c2", '"/c3"', ["c1", "c2", "/c3"]),
+    "tls_key": ("k1", "k2", '"/k3"', ["k1", "k2", "/k3"]),
     "public_url": (
         "http://a:1",
         "https://b/",
@@ -222,6 +223,51 @@ def test_variables_that_are_no_setting_are_told() -> None:
 )
 def test_passwords_are_masked(url: str, masked: str) -> None:
     assert mask_url(url) == masked
+
+
+def test_relative_paths_in_the_file_are_relative_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "run").mkdir()
+    (tmp_path / "etc" / "f.toml").write_text(
+        """
+        warehouse = "./state/w"
+        database = "sqlite:///state/f.db"
+        allow_location = ["landing", "file:more", "file:///abs", "s3://bucket/p", "~/own"]
+        tokens_file = "tokens"
+        tls_cert = "/etc/cert.pem"
+        tls_key = "key.pem"
+        manifest_cache_folder = ""
+        """
+    )
+    monkeypatch.chdir(tmp_path / "run")
+    etc = tmp_path / "etc"
+    settings = resolve({}, {}, "../etc/f.toml").settings
+    assert warehouse_location(settings) == f"file://{etc}/state/w"
+    assert settings.database == f"sqlite:///{etc}/state/f.db"
+    assert extra_locations(settings) == (
+        f"file://{etc}/landing",
+        f"file://{etc}/more",
+        "file:///abs",
+        "s3://bucket/p",
+        f"file://{Path.home()}/own",
+    )
+    assert settings.tokens_file == f"{etc}/tokens"
+    assert (settings.tls_cert, settings.tls_key) == ("/etc/cert.pem", f"{etc}/key.pem")
+    assert settings.manifest_cache_folder is None
+    # What a flag or the environment says is relative to the working directory.
+    flags, environ = {"warehouse": "w"}, {"FRAZIL_DATABASE": "sqlite:///f.db"}
+    settings = resolve(flags, environ, "../etc/f.toml").settings
+    assert warehouse_location(settings) == f"file://{tmp_path}/run/w"
+    assert database_url(settings) == f"sqlite:///{tmp_path}/run/f.db"
+
+
+@pytest.mark.parametrize("url", ["sqlite:///:memory:", "sqlite:////a.db", "postgresql://u@h/n"])
+def test_other_databases_have_no_folder(tmp_path: Path, url: str) -> None:
+    (tmp_path / "f.toml").write_text(f'database = "{url}"\n')
+    settings = resolve({}, {}, str(tmp_path / "f.toml")).settings
+    assert settings.database == database_url(settings) == url
 
 
 def test_a_folder_becomes_an_absolute_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import json
 import re
 import signal
 import socket
@@ -154,7 +155,16 @@ def test_a_changed_certificate_is_served_to_new_connections(tls: TlsServer) -> N
 def test_plain_http_on_the_port_of_https_ends_at_once(tls: TlsServer) -> None:
     with socket.create_connection(("127.0.0.1", tls.server.port), timeout=HANG_S) as connection:
         connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
-        assert b"200" not in connection.recv(1000)
+        answer = connection.recv(1000)
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert connection.recv(1000) == b"", "the server must not answer a second request"
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"] == {
+        "message": "this port speaks https, not http: use https:// in the URI",
+        "type": "BadRequestException",
+        "code": 400,
+    }
+    assert tls.server.log.count("a client sent http to this port, which speaks https") == 1
     uri = f"http://127.0.0.1:{tls.server.port}"
     message = f"the server speaks https, use https://127.0.0.1:{tls.server.port}$"
     with Client(uri) as client, pytest.raises(CatalogUnreachable, match=message):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -199,6 +200,20 @@ def test_folders_can_be_made_everywhere_and_twice(place: Place) -> None:
     assert list(place.store.list(place.root)) == []
     place.store.put_new(f"{folders[0]}/object", [b"content"])
     assert place.store.get(f"{folders[0]}/object") == b"content"
+
+
+def test_only_empty_folders_are_removed(place: Place) -> None:
+    empty, used = f"{place.root}/empty", f"{place.root}/used"
+    place.store.make_folders([f"{empty}/data", f"{empty}/metadata", f"{used}/data/day=1"])
+    place.store.put_new(f"{used}/metadata/object", [b"content"])
+
+    for location in (empty, used, f"{place.root}/missing"):
+        place.store.remove_empty_folders(location)
+
+    assert place.store.get(f"{used}/metadata/object") == b"content"
+    if place.kind == "local":
+        root = Path(place.root.removeprefix("file://"))
+        assert sorted(path.name for path in root.rglob("*")) == ["metadata", "object", "used"]
 
 
 @pytest.mark.parametrize("name", ["../outside", "a/../../outside", "./a", "a\x00b"])

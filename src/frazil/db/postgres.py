@@ -242,11 +242,13 @@ class PostgresDatabase(Database):
         # reads.
         self._sessions = Pool(self._connect, _SESSION_POOL_SIZE, _POOL_WAIT_S)
 
-    def migrate(self) -> None:
+    def migrate(self) -> int:
         with self._transaction() as sql:
             sql.limit_transaction(wait_s=_MIGRATION_WAIT_S)
-            migrate(sql, migrations("postgres"), lambda text: sql.control(text.encode()))
+            steps = migrations("postgres")
+            before = migrate(sql, steps, lambda text: sql.control(text.encode()))
             sql.control(b"COMMIT")
+        return before
 
     def close(self) -> None:
         self._pool.close()

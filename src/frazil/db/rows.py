@@ -351,8 +351,11 @@ class Database(Reads):
     """SQLite or PostgreSQL with the same behavior. All methods block and are thread-safe."""
 
     @abstractmethod
-    def migrate(self) -> None:
-        """Update the schema to this version, under a lock; refuse a newer schema."""
+    def migrate(self) -> int:
+        """Update the schema to this version, under a lock; refuse a newer schema.
+
+        Return the version before, 0 if the database was empty.
+        """
 
     @abstractmethod
     def execute(self, name: QueryName, parameters: Parameters) -> int:

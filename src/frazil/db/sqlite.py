@@ -350,12 +350,12 @@ class SqliteDatabase(Database):
         self._writer = SqliteWriter(self._open_writer)
         self._closed = False
 
-    def migrate(self) -> None:
-        def work(sql: SqliteStatements) -> Written[None]:
-            migrate(sql, migrations("sqlite"), sql.connection.execute)
-            return Written(None, keep=True)
+    def migrate(self) -> int:
+        def work(sql: SqliteStatements) -> Written[int]:
+            before = migrate(sql, migrations("sqlite"), sql.connection.execute)
+            return Written(before, keep=True)
 
-        self.run(work)
+        return self.run(work)
 
     # --- reads ---------------------------------------------------------------------------------
 
@@ -503,8 +503,13 @@ class _SqliteSession(Session):
 def _prepare(path: Path, file_wait_s: float) -> FileLock:
     """Lock the database file, create it and turn on WAL, which is a persistent setting of the
     file."""
+    if not path.parent.is_dir():
+        # Create no folder: if a disk is not mounted, an empty catalog would look like lost data.
+        raise DatabaseRefused(
+            f"the SQLite file {path} cannot be opened: the folder {path.parent} does not exist; "
+            "create it, mount its disk, or correct --database"
+        )
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         lock = FileLock(path)
     except OSError as error:
         raise DatabaseRefused(f"the SQLite file {path} cannot be opened: {error}") from error

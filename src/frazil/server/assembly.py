@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from itertools import islice
 from pathlib import Path
 
 from frazil.commit.catalog.operations import Catalog
@@ -16,9 +18,16 @@ from frazil.plan.planner import PlanLimits, Planner
 from frazil.rest.rest_app import AppSettings, RestApp
 from frazil.server.listen import StartRefused
 from frazil.server.warehouse_storage import prepare_warehouse, s3_settings
-from frazil.settings import Settings, Token, all_tokens, extra_locations, warehouse_location
+from frazil.settings import (
+    Settings,
+    Token,
+    all_tokens,
+    database_url,
+    extra_locations,
+    warehouse_location,
+)
 from frazil.store.locations import AllowedLocations
-from frazil.store.object_store import StoreError
+from frazil.store.object_store import Store, StoreError
 from frazil.store.s3_settings import S3Settings
 from frazil.store.store_router import open_store
 from frazil.wire.errors import FrazilError
@@ -26,7 +35,10 @@ from frazil.wire.errors import FrazilError
 PLAN_SECRET = "plans"
 """Name of the secret that signs plan ids and task tokens; all replicas share it."""
 
+_log = logging.getLogger("frazil.server")
+
 _MAX_BYTES_IN_FLIGHT = 1 << 30
+_MAX_LISTED = 10_000
 _FILE = "file://"
 
 
@@ -43,10 +55,12 @@ def open_app(settings: Settings, tokens: Mapping[str, Token]) -> Iterator[RestAp
             s3 = s3_settings(settings, os.environ)
             database = connect(settings.database)
             opened.callback(database.close)
-            database.migrate()
+            is_new = database.migrate() == 0
             store = open_store(s3)
             opened.callback(store.close)
             prepare_warehouse(store, warehouse)
+            if is_new:
+                _report_new_catalog(settings, store)
             plan_secret = database.secret(PLAN_SECRET)
             app_settings = rest_settings(
                 settings,
@@ -109,6 +123,20 @@ def _read_only(tokens: Mapping[str, Token]) -> frozenset[str]:
 
 def plan_limits(settings: Settings) -> PlanLimits:
     return PlanLimits(quick_s=settings.plan_wait_s, page_files=settings.plan_page_files)
+
+
+def _report_new_catalog(settings: Settings, store: Store) -> None:
+    """Log that the catalog is new, because an empty one may also mean a wrong setting."""
+    warehouse, database = warehouse_location(settings), database_url(settings)
+    _log.info("created a new, empty catalog in the database %s", database)
+    listed = islice(store.list(warehouse), _MAX_LISTED)
+    if any(each.location.endswith(".metadata.json") for each in listed):
+        _log.warning(
+            "the warehouse %s has tables that the new catalog does not know: if they should be in "
+            "this catalog, correct --database; if they are another catalog's, choose another "
+            "--warehouse",
+            warehouse,
+        )
 
 
 def _local_files(settings: Settings, database: Database) -> Iterator[tuple[str, str]]:

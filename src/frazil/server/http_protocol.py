@@ -11,21 +11,23 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import re
-from typing import ClassVar
+from collections.abc import Sequence
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from frazil.server.log_lines import RareWarning
 
 MAX_HEAD_BYTES = 64 * 1024
 HEAD_TIMEOUT_S = 30.0
 
-_log = logging.getLogger("frazil.server")
-
 _END_OF_HEAD = b"\r\n\r\n"
 _TLS_HANDSHAKE = b"\x16"
 """The first byte of a TLS handshake (RFC 8446, 5.1); no HTTP request begins with it."""
-_HINT_PAUSE_S = 60.0
+_https_hint = RareWarning(
+    "%s sent https to this port, which speaks http: use http:// in the client's URI, or set "
+    "--tls-cert and --tls-key"
+)
 _UPGRADE_LINE = re.compile(rb"^upgrade[ \t]*:[^\n]*\n", re.IGNORECASE | re.MULTILINE)
 
 
@@ -38,8 +40,6 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     _head_timer: asyncio.TimerHandle | None = None
     _refused = False
     """The client has got its answer, and what it still sends is ignored."""
-    _next_tls_hint_s: ClassVar[float] = 0.0
-    """When the log may mention clients with https again."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -119,14 +119,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
         A TLS alert would look like a problem of the certificate or of the protocol version.
         """
-        now = self.loop.time()
-        if now >= BoundedHttpProtocol._next_tls_hint_s:
-            BoundedHttpProtocol._next_tls_hint_s = now + _HINT_PAUSE_S
-            _log.warning(
-                "%s sent https to this port, which speaks http: use http:// in the client's URI, "
-                "or set --tls-cert and --tls-key",
-                "a client" if self.client is None else self.client[0],
-            )
+        _https_hint.log("a client" if self.client is None else self.client[0])
         self._send_error(400, "BadRequestException", "this port speaks http, not https")
         # Do not close yet: the rest of the handshake may still arrive and would reset the
         # connection before the client has read the answer. The client closes it, or the timer does.
@@ -138,16 +131,27 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self.transport.close()
 
     def _send_error(self, status: int, error_type: str, message: str) -> None:
-        error = {"message": message, "type": error_type, "code": status}
-        body = json.dumps({"error": error}).encode()
-        head = [
-            STATUS_LINE[status],
-            *(name + b": " + value + b"\r\n" for name, value in self.server_state.default_headers),
-            b"content-type: application/json\r\n",
-            b"content-length: %d\r\n" % len(body),
-            b"connection: close\r\n\r\n",
-        ]
-        self.transport.write(b"".join(head) + body)
+        headers = self.server_state.default_headers
+        self.transport.write(error_answer(status, error_type, message, headers))
+
+
+def error_answer(
+    status: int,
+    error_type: str,
+    message: str,
+    headers: Sequence[tuple[bytes, bytes]] = (),
+) -> bytes:
+    """Return the last answer of a connection, in the standard error shape."""
+    error = {"message": message, "type": error_type, "code": status}
+    body = json.dumps({"error": error}).encode()
+    head = [
+        STATUS_LINE[status],
+        *(name + b": " + value + b"\r\n" for name, value in headers),
+        b"content-type: application/json\r\n",
+        b"content-length: %d\r\n" % len(body),
+        b"connection: close\r\n\r\n",
+    ]
+    return b"".join(head) + body
 
 
 def _without_upgrade(data: bytes, end: int) -> bytes:

@@ -8,6 +8,9 @@ import sys
 import time
 from typing import Any
 
+_log = logging.getLogger("frazil.server")
+
+_RARE_S = 60.0
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message"}
 
 
@@ -27,6 +30,20 @@ def configure_logging(log_format: str) -> None:
         logger.propagate = True
         # `frazil serve` prints its own messages about starting and stopping.
         logger.setLevel(logging.WARNING)
+
+
+class RareWarning:
+    """A warning that is logged at most once in a minute."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._next_s = 0.0
+
+    def log(self, *values: object) -> None:
+        now_s = time.monotonic()
+        if now_s >= self._next_s:
+            self._next_s = now_s + _RARE_S
+            _log.warning(self._text, *values)
 
 
 def _timestamp(record: logging.LogRecord) -> str:

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import ssl
 from contextlib import suppress
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
+from frazil.server.http_protocol import error_answer
 from frazil.server.listen import StartRefused
+from frazil.server.log_lines import RareWarning
 from frazil.settings import Settings
 
 _NO_CHECK_TIME: Final = 0x200000
 """OpenSSL's X509_V_FLAG_NO_CHECK_TIME, which `ssl` does not name."""
+
+
+_http_hint = RareWarning(
+    "a client sent http to this port, which speaks https: use https:// in the client's URI"
+)
 
 
 class CertificateError(Exception):
@@ -25,7 +32,7 @@ class Certificate:
         self.paths = (cert_path, key_path)
         self._current = self._load()
         self._expiry_s = _expiry(self._current, cert_path)
-        self.context = _new_context()
+        self.context = _new_context(_ListenerContext(ssl.PROTOCOL_TLS_SERVER))
         """The context of the listening socket."""
         # The certificate is in a context of its own, which replaces the one of the listener during
         # each handshake. Loading a new pair into the listener's context would not replace the old
@@ -53,7 +60,7 @@ class Certificate:
                     pass
             except OSError as error:
                 raise CertificateError(f"{name} {path} cannot be read: {error.strerror}") from error
-        context = _new_context()
+        context = _new_context(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
         try:
             context.load_cert_chain(cert_path, key_path, password=_refuse_password)
         except ssl.SSLError as error:
@@ -80,8 +87,42 @@ def certificate_of(settings: Settings) -> Certificate | None:
         raise StartRefused(str(error), usage=True) from error
 
 
-def _new_context() -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+class _Connection(ssl.SSLObject):
+    """Answers a client that says plain http, whom OpenSSL would leave without an answer."""
+
+    to_client: ssl.MemoryBIO
+    _answered = False
+
+    def do_handshake(self) -> None:
+        if self._answered:
+            raise ssl.SSLError("the client goes on with plain http")
+        try:
+            super().do_handshake()
+        except ssl.SSLError as error:
+            if error.reason != "HTTP_REQUEST":
+                raise
+            self._answered = True
+            _http_hint.log()
+            message = "this port speaks https, not http: use https:// in the URI"
+            self.to_client.write(error_answer(400, "BadRequestException", message))
+            # The event loop then sends what was written. The client closes the connection; what
+            # it still sends, or the time limit of handshakes, ends it too.
+            raise ssl.SSLWantReadError from error
+
+
+class _ListenerContext(ssl.SSLContext):
+    sslobject_class = _Connection
+
+    def wrap_bio(
+        self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, *options: Any, **named: Any
+    ) -> ssl.SSLObject:
+        connection = super().wrap_bio(incoming, outgoing, *options, **named)
+        assert isinstance(connection, _Connection)
+        connection.to_client = outgoing
+        return connection
+
+
+def _new_context(context: ssl.SSLContext) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
     return context

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import socket
 from collections.abc import Callable
@@ -16,6 +17,8 @@ from frazil.server.http_protocol import BoundedHttpProtocol
 from frazil.server.listen import bind, check_exposure, check_tokens, url_of, warn_of_plain_tokens
 from frazil.server.tls import Certificate, certificate_of
 from frazil.settings import Settings, all_tokens
+
+_log = logging.getLogger("frazil.server")
 
 # Longer than clients keep idle connections, because a server that closes first may close a
 # connection on which a request is arriving.
@@ -65,6 +68,7 @@ def serve(settings: Settings, ready: Callable[[str], None]) -> None:
             signal.signal(signal.SIGHUP, server.handle_exit)
         with reloading(_reloads(settings, app, certificate)):
             server.run(sockets=[listener])
+    _log.info("stopped; the database is closed")
 
 
 def _reloads(settings: Settings, app: RestApp, certificate: Certificate | None) -> list[Reload]:
@@ -92,6 +96,13 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
         if self.started:
             self._announce()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        # The handler of the signal does not log, because it may interrupt a thread that does.
+        _log.info(
+            "stopping: running requests have %d s to finish", self.config.timeout_graceful_shutdown
+        )
+        await super().shutdown(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self._drain()

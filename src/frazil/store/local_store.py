@@ -176,6 +176,12 @@ class LocalStore(Store):
             with _translated("make the folder", location):
                 self._make_folder(_local_path(location))
 
+    def remove_empty_folders(self, location: str) -> None:
+        for folder, _, _ in os.walk(_local_path(location), topdown=False):
+            # A folder that is not empty stays.
+            with suppress(OSError):
+                os.rmdir(folder)
+
     @contextmanager
     def _opened_folder(self, folder: str) -> Iterator[int]:
         folder_fd = self._open_folder(folder)

@@ -148,6 +148,10 @@ class Store(ABC):
     def make_folders(self, locations: Iterable[str]) -> None:  # noqa: B027
         """Create folders if the store has folders; otherwise do nothing."""
 
+    def remove_empty_folders(self, location: str) -> None:  # noqa: B027
+        """Remove the folder and all folders below it that have no object in them, if the store has
+        folders."""
+
     def close(self) -> None:  # noqa: B027
         """Release connections."""
 

@@ -67,6 +67,9 @@ class RoutingStore(Store):
         for scheme, of_scheme in _by_scheme(locations).items():
             self._store(scheme).make_folders(of_scheme)
 
+    def remove_empty_folders(self, location: str) -> None:
+        self._store_of(location).remove_empty_folders(location)
+
     def close(self) -> None:
         with self._lock:
             stores = list(self._stores.values())

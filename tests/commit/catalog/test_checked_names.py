@@ -146,8 +146,33 @@ def test_a_property_of_a_table_takes_its_values_only(driver: Driver, property_na
     assert str(refused.value) == f"properties.{property_name}: 'yes' is not one of {values}"
 
 
+@pytest.mark.parametrize(
+    ("property_name", "good", "bad"),
+    [
+        ("write.delete.isolation-level", "SNAPSHOT", "snapshit"),
+        ("write.update.isolation-level", "serializable", ""),
+        ("write.merge.mode", "Merge-On-Read", "merge_on_read"),
+        ("write.delete.mode", "copy-on-write", "cow"),
+        ("write.distribution-mode", "RANGE", "ranged"),
+        ("write.merge.distribution-mode", "none", "off"),
+        ("commit.retry.num-retries", "0", "many"),
+        ("commit.retry.total-timeout-ms", "1800000", "30 min"),
+        ("commit.retry.min-wait-ms", "100", "-1"),
+    ],
+)
+def test_a_value_that_would_break_later_writes_is_refused(
+    driver: Driver, property_name: str, good: str, bad: str
+) -> None:
+    driver.commit("t", [set_property(property_name, good)])
+    assert driver.properties()[property_name] == good
+    with pytest.raises(BadRequest, match=f"^properties.{property_name}: '{bad}' "):
+        driver.commit("t", [set_property(property_name, bad)])
+    with pytest.raises(BadRequest, match=f"^properties.{property_name}: '{bad}' "):
+        driver.create_table("new", properties={property_name: bad})
+
+
 def test_a_registered_table_keeps_its_unknown_properties(driver: Driver) -> None:
-    kept = {TYPO: "true", REBASE_APPENDS: "yes"}
+    kept = {TYPO: "true", REBASE_APPENDS: "yes", "write.merge.mode": "cow"}
     registered(driver, "foreign", properties=kept)
     driver.commit("foreign", [{"action": "set-properties", "updates": kept | {"a": "b"}}])
     assert driver.properties("foreign") == kept | {"a": "b"}

@@ -3,23 +3,26 @@ unregister."""
 
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 
 import pytest
 
+from frazil.store import local_store
 from frazil.wire.errors import (
     AlreadyExists,
     BadRequest,
     CommitFailed,
     Forbidden,
+    FrazilError,
     NamespaceNotEmpty,
     NoSuchNamespace,
     NoSuchTable,
     NoSuchView,
 )
 from tests.commit.requests import Driver, append, body, context, head_is, name, set_property
-from tests.support.patience import HANG_S
+from tests.support.patience import HANG_S, wait_until
 
 
 def path_of(location: str | None) -> Path:
@@ -184,7 +187,29 @@ def test_purge_deletes_the_tables_own_files_and_nothing_else(driver: Driver) -> 
     foreign = folder / "data" / "not-ours.parquet"
     foreign.write_text("kept: no manifest names it")
     driver.drop("t", purge=True)
-    assert [path for path in folder.rglob("*") if path.is_file()] == [foreign]
+    assert sorted(folder.rglob("*")) == [folder / "data", foreign], "empty folders go too"
+
+
+def test_purge_leaves_no_folder(driver: Driver) -> None:
+    folder = path_of(driver.load().metadata.location)
+    driver.drop("t", purge=True)
+    assert not folder.exists()
+
+
+def test_a_table_that_is_not_created_leaves_no_folder(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its metadata file cannot be written."""
+    namespace = path_of(driver.load().metadata.location).parent
+    before = set(namespace.iterdir())
+
+    def fail(*arguments: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(local_store, "_put", fail)
+    with pytest.raises(FrazilError, match="No space left"):
+        driver.create_table("new")
+    wait_until(lambda: set(namespace.iterdir()) == before, "the folders are left")
 
 
 def test_drop_without_purge_keeps_every_file(driver: Driver) -> None:

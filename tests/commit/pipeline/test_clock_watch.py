@@ -47,7 +47,7 @@ def test_a_jump_is_one_episode(database: Database, caplog: pytest.LogCaptureFixt
         clocks.pass_ms(60_000)
         clocks.wall += 50_000
         assert watch.warnings() == []
-    jumped = f"the clock of this server jumped forward by {YEAR_MS // 1000} s"
+    jumped = "the clock of this server jumped forward by 365 days"
     clocks.wall += YEAR_MS
     for _ in range(5):
         clocks.pass_ms(60_000)
@@ -62,7 +62,7 @@ def test_a_clock_that_stays_is_accepted_after_an_hour(database: Database) -> Non
     clocks = FakeClocks()
     watch = clocks.watch(database)
     clocks.wall -= YEAR_MS
-    assert watch.warnings() == [f"the clock of this server jumped back by {YEAR_MS // 1000} s"]
+    assert watch.warnings() == ["the clock of this server jumped back by 365 days"]
     clocks.pass_ms(3_700_000)
     watch.warnings()
     assert watch.warnings() == []
@@ -78,8 +78,8 @@ def test_the_clock_of_the_database_is_compared(driver: Driver, database: Databas
     watch = clocks.watch(database)
     watch.check()
     (warning,) = watch.warnings()
-    assert warning.startswith("the time of the database is 3153")
-    assert warning.endswith("s ahead of this server's clock")
+    assert warning.startswith("the time of the database is 365 days")
+    assert warning.endswith("365 days ahead of this server's clock")
 
 
 @contextmanager
@@ -124,7 +124,7 @@ def test_a_table_from_the_future_is_reported_and_goes_on(
     )
     warnings = driver.catalog.ready()
     assert warnings[-1] == "tables with timestamps ahead of this server's clock: 1"
-    said = [line for line in lines(caplog) if line.startswith("table ns.t has a timestamp 3153")]
+    said = [line for line in lines(caplog) if line.startswith("table ns.t has a timestamp 365 d")]
     assert len(said) == 1
 
 

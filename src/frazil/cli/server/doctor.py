@@ -11,21 +11,28 @@ import sqlite3
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import typer
 
 from frazil.cli.shared.printing import print_json, styled
 from frazil.cli.shared.setting_options import USAGE_ERROR, Output, fail
-from frazil.db.sql import Dialect, migrations, queries
+from frazil.db import database_failures as failures
+from frazil.db.rows import namespace_of
+from frazil.db.sql import Dialect, Row, migrations, queries
 from frazil.extras import install_command, missing_modules
 from frazil.settings import Resolved, Settings, SettingsError, mask_url, warehouse_location
 from frazil.spark.runtime.local_java import NEWEST, OLDEST, find_system_java
+from frazil.values.durations import duration_text
+from frazil.wire.identifiers import Identifier
+
+if TYPE_CHECKING:
+    from frazil.store.object_store import Store
 
 # A clock outside of these years is not set.
 _EARLIEST_S, _LATEST_S = 1_735_689_600, 4_102_444_800  # 2025, 2100
@@ -36,7 +43,11 @@ _SQLITE = "sqlite:///"
 _NEWEST_ROW = "the newest row in the database"
 _OLDEST_POSTGRES = 15
 _CONNECT_TIMEOUT_S = 5
-_OTHER_DISK = "check the disk and its mount options, or choose another folder"
+_OTHER_DISK = (
+    "free space if the disk is full, check the disk and its mount options, or choose another folder"
+)
+_DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+_SAMPLE_SIZE = 10
 
 
 class Problem(Exception):
@@ -90,23 +101,51 @@ def database(settings: Settings) -> str:
 
 def put_if_absent(settings: Settings) -> str:
     """Race writers for the same name in the warehouse, as the server does before it starts."""
-    from frazil.server.warehouse_storage import s3_settings
     from frazil.store.object_store import StoreError, prove_put_if_absent
-    from frazil.store.store_router import open_store
     from frazil.wire.errors import FrazilError
 
     location = warehouse_location(settings)
     local = _local_folder(location)
     folder = location if local is None else f"file://{_existing(local)}"
     try:
-        store = open_store(s3_settings(settings, os.environ))
-        try:
+        with closing(_store(settings)) as store:
             prove_put_if_absent(store, folder)
-        finally:
-            store.close()
     except (StoreError, FrazilError, ValueError) as error:
-        raise Problem(str(error), "choose another --warehouse, or correct its access") from error
+        raise Problem(
+            str(error),
+            "free space if its disk is full, correct its access, or choose another --warehouse",
+        ) from error
     return f"exactly one of several writers of a name succeeds in {folder}"
+
+
+def tables(settings: Settings) -> str:
+    """Read from the metadata files of some tables and views, which may have been moved or lost."""
+    from frazil.store.object_store import StoreError
+    from frazil.wire.errors import FrazilError
+
+    sample: Sequence[tuple[str, str]] = ()
+    # The database check reports problems with the database.
+    with suppress(Problem):
+        sample = _inspect_database(settings.database).sample
+    if not sample:
+        return "there is no table yet"
+    unreadable = []
+    try:
+        with closing(_store(settings)) as store:
+            for name, location in sample:
+                try:
+                    store.get_range(location, 0, 1)
+                except (StoreError, FrazilError) as error:
+                    unreadable.append(f"{name}: {error}")
+    except ValueError as error:
+        raise Problem(str(error), "correct the access to the warehouse") from error
+    if unreadable:
+        raise Problem(
+            f"{len(unreadable)} of {len(sample)} metadata files cannot be read; {unreadable[0]}",
+            "mount or restore the files at this location, because tables name their files by "
+            "absolute paths; a warehouse cannot be moved (see Restore in docs/operations.md)",
+        )
+    return f"{len(sample)} metadata files of tables and views can be read"
 
 
 def fsync(settings: Settings) -> str:
@@ -134,14 +173,15 @@ def clock(settings: Settings) -> str:
     jump = (time.time() - wall) - (time.monotonic() - steady)
     if abs(jump) > _CLOCK_WATCH_S:
         raise Problem(
-            f"the clock jumped by {jump:.3f} s while it was watched",
+            f"the clock jumped by {duration_text(jump)} while it was watched",
             "let NTP slew the clock instead of stepping it",
         )
     skews = {name: clock_s - here for name, clock_s, here in _other_clocks(settings)}
     for name, skew in skews.items():
         if abs(skew) > _MAX_CLOCK_SKEW_S:
+            relation = "ahead of" if skew > 0 else "behind"
             raise Problem(
-                f"the clock of {name} is {skew:+.1f} s from this machine's",
+                f"the time of {name} is {duration_text(skew)} {relation} this machine's",
                 "synchronize both with NTP"
                 if name != _NEWEST_ROW
                 else "set this machine's clock if it is behind; if the row is from a clock that "
@@ -157,6 +197,7 @@ CHECKS: Mapping[str, Callable[[Settings], str]] = {
     "java": java,
     "database": database,
     "put-if-absent": put_if_absent,
+    "tables": tables,
     "fsync": fsync,
     "clock": clock,
 }
@@ -179,6 +220,13 @@ def _other_clocks(settings: Settings) -> list[tuple[str, float, float]]:
         written, here = _file_clock(_existing(local))
         clocks.append(("the warehouse's file system", written, here))
     return clocks
+
+
+def _store(settings: Settings) -> Store:
+    from frazil.server.warehouse_storage import s3_settings
+    from frazil.store.store_router import open_store
+
+    return open_store(s3_settings(settings, os.environ))
 
 
 def _local_folder(location: str) -> Path | None:
@@ -246,6 +294,8 @@ class _DatabaseReport:
     read_at_s: float = 0.0
     """This machine's time when the clock was read."""
     clock_name: str = "the database"
+    sample: Sequence[tuple[str, str]] = ()
+    """Names and metadata files of some tables and views."""
 
 
 def _sqlite_path(url: str) -> Path | None:
@@ -271,6 +321,11 @@ def _inspect_database(url: str) -> _DatabaseReport:
 
 
 def _inspect_sqlite(path: Path) -> _DatabaseReport:
+    if not path.parent.is_dir():
+        raise Problem(
+            f"the folder {path.parent} of the database does not exist",
+            "create it, mount its disk, or correct --database",
+        )
     if not path.exists():
         return _DatabaseReport(
             f"SQLite {sqlite3.sqlite_version}; {path} will be created by `frazil serve`"
@@ -289,19 +344,30 @@ def _inspect_sqlite(path: Path) -> _DatabaseReport:
             is_known = version == len(migrations("sqlite"))
             newest_ms = connection.execute(clock).fetchone()[0] if is_known else None
             newest_s = (newest_ms or 0) / 1000
+            sample = connection.execute(*_sample("sqlite")).fetchall() if is_known else []
         finally:
             connection.close()
     except sqlite3.Error as error:
-        raise Problem(
-            f"{path} cannot be read as SQLite: {error}",
-            "restore it from a backup, or choose another file with --database",
-        ) from error
+        raise _unreadable(path, error) from error
     now_s = time.time()
     return _DatabaseReport(
         f"SQLite {sqlite3.sqlite_version} at {path}, {_schema('sqlite', version)}",
         newest_s if newest_s > now_s else None,
         now_s,
         _NEWEST_ROW,
+        _named(sample),
+    )
+
+
+def _unreadable(path: Path, error: sqlite3.Error) -> Problem:
+    reason = failures.of_sqlite(error).reason
+    detail = f"{path} cannot be read: {f'{reason} ({error})' if reason else error}"
+    if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED:
+        return Problem(detail, "restore it from a backup, or choose another file with --database")
+    return Problem(
+        detail,
+        "free space, or correct its owner, mode or mount options; do not restore a backup yet, "
+        "because the file itself may be whole",
     )
 
 
@@ -323,6 +389,8 @@ def _inspect_postgres(url: str) -> _DatabaseReport:
             assert row is not None
             query = queries("postgres")["schema_version"]
             schema_row = connection.execute(query).fetchone() if row[1] else None
+            is_known = schema_row is not None and schema_row[0] == len(migrations("postgres"))
+            sample = connection.execute(*_sample("postgres")).fetchall() if is_known else []
     except psycopg.Error as error:
         detail = " ".join(str(error).split())
         raise Problem(
@@ -332,8 +400,19 @@ def _inspect_postgres(url: str) -> _DatabaseReport:
         raise Problem(f"PostgreSQL {release} at {shown}", f"use {_OLDEST_POSTGRES} or newer")
     version = None if schema_row is None else schema_row[0]
     return _DatabaseReport(
-        f"PostgreSQL {release} at {shown}, {_schema('postgres', version)}", row[0], read_at_s
+        f"PostgreSQL {release} at {shown}, {_schema('postgres', version)}",
+        row[0],
+        read_at_s,
+        sample=_named(sample),
     )
+
+
+def _sample(dialect: Dialect) -> tuple[str, dict[str, int]]:
+    return queries(dialect)["sample_relations"], {"limit": _SAMPLE_SIZE}
+
+
+def _named(rows: Sequence[Row]) -> list[tuple[str, str]]:
+    return [(str(Identifier(namespace_of(key), name)), location) for key, name, location in rows]
 
 
 def _schema(dialect: Dialect, version: int | None) -> str:

@@ -121,12 +121,17 @@ class CatalogChoice:
     def connect(self, *, wait_s: float = WAIT_S) -> Client:
         """Return a client; in a dry run its first change raises DryRunRequest.
 
-        It waits up to `wait_s` for a server that is away, or as long as the properties say.
+        It waits up to `wait_s` for a server that is away, or as long as the properties say. Then
+        retries take no longer either.
         """
         from frazil.client.catalog_client import Client
+        from frazil.client.send.retry_policy import RetryPolicy
 
         properties = {OUTAGE_TIMEOUT: str(wait_s), **self.properties}
         arguments: dict[str, Any] = {**client_arguments(properties)}
+        if OUTAGE_TIMEOUT in self.properties:
+            total_ms = int(arguments["outage_timeout_s"] * 1000)
+            arguments["retry"] = RetryPolicy(total_timeout_ms=total_ms)
         if self.dry_run:
             from frazil.client.send.http_transport import HttpTransport
 

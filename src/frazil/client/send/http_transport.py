@@ -151,6 +151,11 @@ class HttpTransport:
                 raise WrongScheme(wrong) from error
             is_unsent = body is not None and not body.is_sent
             raise failure_of(error, self._base, is_unsent=is_unsent) from error
+        # nginx and Frazil answer plain http on a port of https so.
+        if answer.status == 400 and answer.headers.get("connection", "").lower() == "close":
+            wrong = None if self._knows_scheme else self._scheme_to_use(None)
+            if wrong is not None:
+                raise WrongScheme(wrong)
         self._knows_scheme = True
         return Answer(
             answer.status,
@@ -158,8 +163,11 @@ class HttpTransport:
             answer.data,
         )
 
-    def _scheme_to_use(self, error: Exception) -> str | None:
-        """Return what is wrong if the server speaks the other one of http and https."""
+    def _scheme_to_use(self, error: Exception | None) -> str | None:
+        """Return what is wrong if the server speaks the other one of http and https.
+
+        `error` is None if the server has closed the connection with an answer.
+        """
         from urllib3 import exceptions
 
         scheme = _other_scheme(self._base, error)
@@ -254,7 +262,7 @@ def _short(error: object) -> str | None:
 # --- http or https --------------------------------------------------------------------------------
 
 
-def _other_scheme(url: str, error: Exception) -> str | None:
+def _other_scheme(url: str, error: Exception | None) -> str | None:
     """Return the scheme that the server speaks if the failure comes from using the other one."""
     import ssl
     from http.client import RemoteDisconnected
@@ -267,9 +275,10 @@ def _other_scheme(url: str, error: Exception) -> str | None:
         reason = error.args[0] if isinstance(error, exceptions.SSLError) and error.args else None
         plain = isinstance(reason, ssl.SSLError) and reason.reason in _NOT_TLS
         return "http" if plain else None
-    # A TLS server closes the connection without an answer, like a server that has crashed.
-    closed = isinstance(error, exceptions.ProtocolError) and isinstance(
-        error.args[-1], RemoteDisconnected | ConnectionResetError
+    # Most TLS servers close the connection without an answer, like a server that has crashed.
+    closed = error is None or (
+        isinstance(error, exceptions.ProtocolError)
+        and isinstance(error.args[-1], RemoteDisconnected | ConnectionResetError)
     )
     return "https" if closed and _speaks_tls(parts.hostname or "", parts.port or 80) else None
 

@@ -6,6 +6,7 @@ With a fixed wait and a little noise they would collide again.
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from collections.abc import Callable, Mapping
@@ -14,8 +15,12 @@ from typing import Final
 
 from frazil.wire.errors import BadRequest
 
+_log = logging.getLogger("frazil.client")
+
 COMMIT_RETRY = "commit.retry"
 STATUS_CHECK = "commit.status-check"
+_REPORTED_WAIT_S: Final = 2.0
+"""A busy catalog asks for a second, which is no news."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +77,11 @@ class RetryBudget:
         self._deadline_s = clock.now_s() + policy.total_timeout_ms / 1000
         self.retries = 0
 
-    def wait(self, at_least_s: float = 0.0) -> bool:
-        """Wait before the next retry; return False at once if none is left."""
+    def wait(self, at_least_s: float = 0.0, reason: str = "") -> bool:
+        """Wait before the next retry; return False at once if none is left.
+
+        `reason` says in the log why the server asks to wait for `at_least_s`.
+        """
         if self.retries >= self._policy.num_retries:
             return False
         limit_s = self._policy.longest_wait_ms(self.retries) / 1000
@@ -85,6 +93,9 @@ class RetryBudget:
         if self._clock.now_s() + wait_s > self._deadline_s:
             return False
         self.retries += 1
+        if at_least_s >= _REPORTED_WAIT_S:
+            count = f"retry {self.retries} of {self._policy.num_retries}"
+            _log.warning("%s; the catalog asks to wait %g s (%s)", reason, at_least_s, count)
         self._clock.sleep_s(wait_s)
         return True
 

@@ -88,7 +88,7 @@ def read(
             return answer
         failure = error_of(answer)
         if answer.status not in _RETRIED_READ_STATUSES or not budget.wait(
-            failure.retry_after_s or 0.0
+            failure.retry_after_s or 0.0, failure.message
         ):
             raise failure
 
@@ -152,7 +152,7 @@ class _Delivery:
             if answer.status < 300 and _is_from_catalog(answer):
                 return answer
             failure = self._retryable_failure(answer)
-            if answer.status in AWAY_STATUSES or not self._may_retry(failure.retry_after_s or 0.0):
+            if answer.status in AWAY_STATUSES or not self._may_retry(failure):
                 raise self._final_error(failure)
 
     def _attempt(self) -> Answer:
@@ -188,17 +188,18 @@ class _Delivery:
             ) from error
         raise error
 
-    def _may_retry(self, pause_s: float) -> bool:
+    def _may_retry(self, failure: FrazilError) -> bool:
         """Wait before the next attempt; return False if none is left or none is safe."""
+        pause_s = failure.retry_after_s or 0.0
         if not self._in_doubt:
-            return self._budget.wait(pause_s)
+            return self._budget.wait(pause_s, failure.message)
         if not self._key_is_valid():
             return False
-        if self._budget.wait(pause_s):
+        if self._budget.wait(pause_s, failure.message):
             return self._key_is_valid()
         if self._status_checks is None:
             self._status_checks = RetryBudget(self._policy.status_checks, self._policy.clock)
-        return self._status_checks.wait(pause_s) and self._key_is_valid()
+        return self._status_checks.wait(pause_s, failure.message) and self._key_is_valid()
 
     def _key_is_valid(self) -> bool:
         """Check that the server still knows the key; otherwise a retry could repeat the change."""

@@ -6,6 +6,7 @@ import logging
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 
 import msgspec
@@ -157,6 +158,8 @@ class Tables(_Relations):
             staged = TableAnswer(LoadedTable(identifier, CachedTable(metadata), None))
             return Attempt(lambda: [(operation, staged)])
         relation, file = created.relation, created.file
+        clean_up = partial(self._creation.remove_folders_if_failed, created)
+        operation.future.add_done_callback(clean_up)
 
         def answer() -> TableAnswer:
             self._cache.remember_table(file.location, CachedTable(file.metadata))
@@ -257,6 +260,7 @@ class Tables(_Relations):
             )
             while batch := list(islice(files, _PURGE_BATCH)):
                 self._store.delete(batch)
+            self._creation.remove_empty_folders(self._locations.owned(metadata), row.uuid)
         except Exception:
             logger.exception("purge of %s did not finish", row.identifier)
 

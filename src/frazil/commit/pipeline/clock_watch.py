@@ -15,6 +15,7 @@ from typing import Final
 
 from frazil.commit.snapshot.commit_environment import now_ms
 from frazil.db.rows import Database
+from frazil.values.durations import duration_text
 from frazil.wire.identifiers import Identifier
 
 logger = logging.getLogger("frazil.clock")
@@ -60,7 +61,8 @@ class ClockWatch:
         text = None
         if abs(skew_ms) > TOLERANCE_MS:
             relation = "ahead of" if skew_ms > 0 else "behind"
-            text = f"the time of the database is {_seconds(skew_ms)} {relation} this server's clock"
+            skew = f"{duration_text(skew_ms / 1000)} {relation} this server's clock"
+            text = f"the time of the database is {skew}"
         self._set(_DATABASE, text)
 
     def saw_tables(self, times: Iterable[tuple[Identifier, int]]) -> None:
@@ -97,7 +99,9 @@ class ClockWatch:
         elif steady_ms - self._jumped_at_ms > _REMEMBER_JUMP_MS:
             self._offset_ms = offset_ms
         direction = "forward" if jump_ms > 0 else "back"
-        self._set(_JUMP, f"the clock of this server jumped {direction} by {_seconds(jump_ms)}")
+        self._set(
+            _JUMP, f"the clock of this server jumped {direction} by {duration_text(jump_ms / 1000)}"
+        )
 
     def _saw_ahead(self, identifier: Identifier, ahead_ms: int) -> None:
         with self._lock:
@@ -108,7 +112,7 @@ class ClockWatch:
             "table %s has a timestamp %s ahead of this server's clock: commits of stock clients "
             "fail with 400 until then, see docs/operations.md",
             identifier,
-            _seconds(ahead_ms),
+            duration_text(ahead_ms / 1000),
         )
 
     def _set(self, name: str, text: str | None) -> None:
@@ -123,7 +127,3 @@ class ClockWatch:
             logger.warning("%s", text)
         elif text is None and before is not None:
             logger.info("no longer: %s", before)
-
-
-def _seconds(duration_ms: int) -> str:
-    return f"{abs(duration_ms) // 1000} s"

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 from frazil.commit.snapshot.file_writer import NextFile, not_written, table_file
 from frazil.commit.snapshot.table_locations import TableLocations, row_uuid
-from frazil.db.base import Kind, Relation
+from frazil.db.base import DatabaseUnavailable, Kind, Relation
 from frazil.db.changes import name_taken
 from frazil.db.rows import Database
 from frazil.format.metadata.table_builder import new_table
 from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.store.object_store import Store, StoreError
-from frazil.wire.errors import NoSuchNamespace
+from frazil.wire.errors import CommitStateUnknown, FrazilError, NoSuchNamespace
 from frazil.wire.identifiers import Identifier, namespace_text
 from frazil.wire.rest_messages import CreateTableRequest
 
@@ -72,7 +75,23 @@ class TableCreation:
         try:
             self._store.make_folders(_table_folders(created.file.metadata))
         except StoreError as error:
+            self.remove_empty_folders(created.locations, created.relation.uuid)
             raise not_written("the table's folders could not be made", error) from error
+
+    def remove_folders_if_failed(self, created: CreatedTable, done: Future[Any]) -> None:
+        """Remove the folders if the table was certainly not created."""
+        error = done.exception()
+        if isinstance(error, FrazilError) and not isinstance(error, CommitStateUnknown):
+            self.remove_empty_folders(created.locations, created.relation.uuid)
+
+    def remove_empty_folders(self, locations: Iterable[str], uuid: str) -> None:
+        """Remove the empty folders of a table that does not exist. If this fails, they are
+        harmless."""
+        with suppress(FrazilError, StoreError, DatabaseUnavailable):
+            for location in locations:
+                # Another table may have this location by now, and its writers expect its folders.
+                self._database.check_location_is_free(location, uuid)
+                self._store.remove_empty_folders(location)
 
 
 def metadata_of_create(request: CreateTableRequest, location: str, now_ms: int) -> TableMetadata:

@@ -60,6 +60,7 @@ QueryName: TypeAlias = Literal[
     "record_schema_version",
     "relation",
     "relation_by_uuid",
+    "sample_relations",
     "schema_version",
     "secret",
     "set_last_position",
@@ -133,9 +134,10 @@ def migrations(dialect: Dialect) -> tuple[Migration, ...]:
 
 def migrate(
     sql: Statements, steps: tuple[Migration, ...], run_statement: Callable[[str], object]
-) -> None:
-    """Migrate the schema. `run_statement` runs the plain SQL of a migration in the transaction of
-    `sql`.
+) -> int:
+    """Migrate the schema, and return its version before, 0 if the database was empty.
+
+    `run_statement` runs the plain SQL of a migration in the transaction of `sql`.
     """
     sql.fetch("hold_schema", {})
     sql.execute("create_schema_version", {})
@@ -150,6 +152,7 @@ def migrate(
         for statement in step.statements:
             run_statement(statement)
         sql.execute("record_schema_version", {"version": step.version, "name": step.name})
+    return current
 
 
 def _blocks(file: Traversable) -> dict[str, str]:

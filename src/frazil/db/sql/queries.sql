@@ -46,6 +46,10 @@ SELECT name FROM relations
 WHERE namespace = :namespace AND kind = :kind AND name > :after
 ORDER BY name LIMIT :limit;
 
+-- name: sample_relations
+-- `frazil doctor` checks whether their metadata files can be read.
+SELECT namespace, name, metadata_location FROM relations ORDER BY uuid LIMIT :limit;
+
 -- name: create_relation
 -- Both the name and the uuid may be taken; which of them it was is asked afterwards.
 INSERT INTO relations (uuid, kind, namespace, name, metadata_location, version)

@@ -62,12 +62,6 @@ PREVIOUS_VERSIONS_MAX_DEFAULT = 100
 _NEW_TABLE_PROPERTIES = {"write.parquet.compression-codec": "zstd"}
 """Defaults that Java writes only into new tables."""
 
-_COMMIT_PROPERTIES = (
-    "commit.retry.num-retries",
-    "commit.retry.min-wait-ms",
-    "commit.retry.max-wait-ms",
-    "commit.retry.total-timeout-ms",
-)
 _ENCRYPTION_PROPERTIES = ("encryption.key-id", "encryption.data-key-length")
 
 _APPLY: dict[type[Any], Callable[[TableState, Any], None]] = {
@@ -158,17 +152,9 @@ def _check_format_version(version: int, field: str) -> None:
 
 
 def _check_new_table_properties(properties: Mapping[str, str], version: int) -> None:
-    """Check properties as Java's validateCommitProperties and EncryptionUtil.checkCompatibility
-    do."""
+    """Check properties, among others as Java's EncryptionUtil.checkCompatibility does."""
     check_property_values(properties)
     check_table_properties(properties, {})
-    for name in _COMMIT_PROPERTIES:
-        text = properties.get(name)
-        if text is None:
-            continue
-        value = parse_int(text)
-        if value is None or value < 0:
-            raise BadRequest(f"Table property {name} must have non negative integer value")
     if version < MIN_FORMAT_VERSION_ROW_LINEAGE:
         invalid = [name for name in _ENCRYPTION_PROPERTIES if name in properties]
         if invalid:

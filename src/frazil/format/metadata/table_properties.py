@@ -1,4 +1,5 @@
-"""The table properties that the server obeys when it writes metadata files and manifests.
+"""The table properties that the server obeys when it writes metadata files and manifests, and
+the values of others that no client could use.
 
 Java's library reads the compression of manifests from `write.manifest.compression-codec`.
 PyIceberg reads it from `write.avro.compression-codec`, which Java has for data files in Avro. The
@@ -7,7 +8,7 @@ first codec that is set counts, and likewise the first level.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from frazil.format.avro.avro_codecs import DEFLATE, Compression, can_snappy
@@ -38,19 +39,42 @@ _CODECS: Final[Mapping[str, Mapping[str, str]]] = {
     _MANIFEST_CODEC: _JAVA_CODECS,
     _AVRO_CODEC: _PYICEBERG_CODECS,
 }
+_OF_EACH_COMMAND: Final[Mapping[str, tuple[str, ...]]] = {
+    "isolation-level": ("serializable", "snapshot"),
+    "mode": ("copy-on-write", "merge-on-read"),
+    "distribution-mode": ("none", "hash", "range"),
+}
+_CHOICES: Final[Mapping[str, Collection[str]]] = {
+    **_CODECS,
+    "write.distribution-mode": _OF_EACH_COMMAND["distribution-mode"],
+    **{
+        f"write.{command}.{name}": values
+        for command in ("delete", "update", "merge")
+        for name, values in _OF_EACH_COMMAND.items()
+    },
+}
+"""The values in lower case; clients ignore the case."""
 _INTEGERS: Final = (METADATA_PREVIOUS_VERSIONS_MAX, _MANIFEST_LEVEL, _AVRO_LEVEL)
+_COUNTS: Final = tuple(
+    f"commit.retry.{name}"
+    for name in ("num-retries", "min-wait-ms", "max-wait-ms", "total-timeout-ms")
+)
+"""Java's validateCommitProperties checks them in new tables."""
 
 
 def check_property_values(properties: Mapping[str, str]) -> None:
     """Refuse values of new properties that would break or change later writes."""
-    for name, codecs in _CODECS.items():
-        codec = properties.get(name)
-        if codec is not None and codec.lower() not in codecs:
-            raise BadRequest(f"properties.{name}: {codec!r} is not one of {', '.join(codecs)}")
-    for name in _INTEGERS:
+    for name, choices in _CHOICES.items():
         value = properties.get(name)
-        if value is not None and parse_int(value) is None:
+        if value is not None and value.lower() not in choices:
+            raise BadRequest(f"properties.{name}: {value!r} is not one of {', '.join(choices)}")
+    for name in (*_INTEGERS, *_COUNTS):
+        value = properties.get(name)
+        number = 0 if value is None else parse_int(value)
+        if number is None:
             raise BadRequest(f"properties.{name}: {value!r} is not an integer")
+        if number < 0 and name in _COUNTS:
+            raise BadRequest(f"properties.{name}: {value!r} must not be negative")
 
 
 def manifest_compression(properties: Mapping[str, str]) -> Compression:

@@ -139,7 +139,7 @@ def set_properties(state: TableState, update: SetProperties) -> None:
 
     In Java the client does this (replaceProperties), so stock Java clients never send these names.
     """
-    check_property_values(update.updates)
+    check_property_values(dict(update.updates.items() - state.properties.items()))
     check_table_properties(update.updates, state.properties)
     version = update.updates.get(FORMAT_VERSION_PROPERTY)
     if version is not None:
