@@ -36,7 +36,7 @@ def run(choice: CatalogChoice, name: str | None) -> None:
         # A dot at the end selects a namespace if a table has the same name.
         table, ref = (None, None) if name.endswith(".") else _as_table(client, name)
         if table is None:
-            _namespace(choice, client, namespace_name(name.removesuffix(".")))
+            _namespace(choice, client, namespace_name(name))
             return
     _files(choice, table, ref)
 
