@@ -2,6 +2,10 @@
 
     ValidationError         both PyIceberg's ValidationException and Frazil's ValidationError
     └── DuplicateFilesError also a ValueError, which PyIceberg raises for existing files
+    Unreachable             Frazil's CatalogUnreachable, PyIceberg's ServiceUnavailableError and
+                            a ConnectionError of `requests`
+    UnknownOutcome          Frazil's CommitStateUnknown, PyIceberg's CommitStateUnknownException
+                            and a ConnectionError of `requests`
 
 Code that catches PyIceberg's exceptions needs no others. The `conflicts` of a ValidationError give
 the reasons why the server refused the commit.
@@ -18,6 +22,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
+import requests
 from pyiceberg import exceptions
 from pyiceberg.table import CommitTableResponse
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
@@ -115,16 +120,33 @@ class DuplicateFilesError(ValidationError, ValueError):
     """Files to add are already in the table."""
 
 
+class _Unanswered(requests.ConnectionError):
+    """A request without an answer."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+        self.retry_after_s = None
+
+
+class Unreachable(_Unanswered, exceptions.ServiceUnavailableError, CatalogUnreachable):
+    """The server did not answer in time, and nothing has happened."""
+
+
+class UnknownOutcome(
+    _Unanswered, exceptions.CommitStateUnknownException, errors.CommitStateUnknown
+):
+    """The change was sent and its answer is missing: look into the catalog before a repetition."""
+
+
 _TRANSLATIONS: Final[tuple[tuple[type[FrazilError], type[Exception]], ...]] = (
     (errors.Conflict, exceptions.CommitFailedException),
-    (errors.CommitStateUnknown, exceptions.CommitStateUnknownException),
     (errors.NoSuchNamespace, exceptions.NoSuchNamespaceError),
     (errors.NotFound, exceptions.NoSuchTableError),
     (errors.BadRequest, exceptions.BadRequestError),
     (errors.NotAuthorized, exceptions.UnauthorizedError),
     (errors.Forbidden, exceptions.ForbiddenError),
     (errors.TooManyRequests, exceptions.TooManyRequestsError),
-    (CatalogUnreachable, exceptions.ServiceUnavailableError),
     (errors.ServiceUnavailable, exceptions.ServiceUnavailableError),
 )
 
@@ -133,6 +155,10 @@ def translated(error: FrazilError) -> Exception:
     """Return PyIceberg's exception for an error of Frazil."""
     if isinstance(error, errors.ValidationError):
         return _validation_error(error)
+    if isinstance(error, CatalogUnreachable):
+        return Unreachable(error.message)
+    if isinstance(error, errors.CommitStateUnknown):
+        return UnknownOutcome(error.message)
     for kind, exception in _TRANSLATIONS:
         if isinstance(error, kind):
             return exception(f"{error.type}: {error.message}")

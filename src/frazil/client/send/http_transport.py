@@ -122,8 +122,7 @@ class HttpTransport:
             self._headers["Authorization"] = f"Bearer {token}"
         self._pool: urllib3.PoolManager | None = None
         self._pool_lock = threading.Lock()
-        self._knows_scheme = False
-        """Whether the server has answered, or was asked after a failure."""
+        self._scheme = SchemeCheck()
 
     def send(self, request: Request) -> Answer:
         from urllib.parse import urlencode
@@ -146,29 +145,15 @@ class HttpTransport:
                 redirect=False,
             )
         except exceptions.HTTPError as error:
-            wrong = None if self._knows_scheme else self._scheme_to_use(error)
-            if wrong is not None:
-                raise WrongScheme(wrong) from error
+            self._scheme.check(error, self._base)
             is_unsent = body is not None and not body.is_sent
             raise failure_of(error, self._base, is_unsent=is_unsent) from error
-        self._knows_scheme = True
+        self._scheme.is_done = True
         return Answer(
             answer.status,
             {name.lower(): value for name, value in answer.headers.items()},
             answer.data,
         )
-
-    def _scheme_to_use(self, error: Exception) -> str | None:
-        """Return what is wrong if the server speaks the other one of http and https."""
-        from urllib3 import exceptions
-
-        scheme = _other_scheme(self._base, error)
-        if scheme is None:
-            # The check itself may take seconds. A connection that was refused shows nothing.
-            self._knows_scheme = not isinstance(error, exceptions.NewConnectionError)
-            return None
-        address = self._base.partition("://")[2].removesuffix("/v1/")
-        return f"{self._base}: the server speaks {scheme}, use {scheme}://{address}"
 
     def close(self) -> None:
         with self._pool_lock:
@@ -254,7 +239,28 @@ def _short(error: object) -> str | None:
 # --- http or https --------------------------------------------------------------------------------
 
 
-def _other_scheme(url: str, error: Exception) -> str | None:
+class SchemeCheck:
+    """Checks once whether a server speaks the other one of http and https."""
+
+    def __init__(self) -> None:
+        self.is_done = False
+        """Whether the server has answered, or was asked after a failure."""
+
+    def check(self, error: object, base: str) -> None:
+        """Raise WrongScheme if a request to `base` failed with this error of urllib3 for it."""
+        from urllib3 import exceptions
+
+        scheme = None if self.is_done else _other_scheme(base, error)
+        if scheme is not None:
+            address = base.partition("://")[2].removesuffix("/v1/")
+            raise WrongScheme(
+                f"{base}: the server speaks {scheme}, use {scheme}://{address}"
+            ) from None
+        # The check itself may take seconds. A connection that was refused shows nothing.
+        self.is_done |= not isinstance(error, exceptions.NewConnectionError)
+
+
+def _other_scheme(url: str, error: object) -> str | None:
     """Return the scheme that the server speaks if the failure comes from using the other one."""
     import ssl
     from http.client import RemoteDisconnected
