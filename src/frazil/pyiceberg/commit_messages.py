@@ -126,7 +126,7 @@ class _Unanswered(requests.ConnectionError):
     def __init__(self, message: str) -> None:
         super().__init__(message)
         self.message = message
-        self.retry_after_s = None
+        self.retry_after_s: int | None = None
 
 
 class Unreachable(_Unanswered, exceptions.ServiceUnavailableError, CatalogUnreachable):
