@@ -155,6 +155,10 @@ def test_properties(shop: Shop, made: str) -> None:
     answer = shop.json("unset", made, "owner", "note")
     assert answer["metadata-location"] == shop.client.load_table(made).metadata_location
     assert not {"owner", "note"} & shop.json("show", made)["properties"].keys()
+    shop.ok("set", made, "note=a")
+    assert f"{made}: unset note; was not set: owner, nope" in shop.ok(
+        "unset", made, "note", "owner", "nope"
+    )
     assert shop.run("set", made, "owner").exit_code == 2
     assert shop.run("set", made).exit_code == 2
 
@@ -223,7 +227,12 @@ def test_namespaces(shop: Shop) -> None:
     assert shop.json("ns", "ls", "depot")["namespaces"] == [["depot", "north"]]
     assert ["depot"] in shop.json("ns", "ls")["namespaces"]
     shop.ok("ns", "set", "depot", "owner=bob", "floor=2")
-    shop.ok("ns", "unset", "depot", "floor")
+    assert shop.json("ns", "unset", "depot", "floor", "roof") == {
+        "namespace": ["depot"],
+        "removed": ["floor"],
+        "missing": ["roof"],
+    }
+    assert "depot: was not set: floor" in shop.ok("ns", "unset", "depot", "floor")
     assert shop.json("ns", "show", "depot")["properties"]["owner"] == "bob"
     assert "bob" in shop.ok("ns", "show", "depot")
     assert "floor" not in shop.ok("ns", "show", "depot")

@@ -14,6 +14,7 @@ from frazil.cli.tables.table_change import (
     change_table,
     change_unless,
     print_done,
+    unset_text,
 )
 from frazil.cli.tables.table_commands import TABLE_HELP, TableArgument
 from frazil.extras import install_command
@@ -202,8 +203,12 @@ def set_properties(
 
 def unset_properties(choice: CatalogChoice, table: TableArgument, keys: KeysArgument) -> None:
     """Remove properties of a table."""
-    done = f"unset {', '.join(keys)}"
-    change_table(choice, table, lambda loaded: loaded.remove_properties(*keys), done)
+    change_table(
+        choice,
+        table,
+        lambda loaded: loaded.remove_properties(*keys),
+        lambda before: unset_text(keys, set(keys) - before.properties.keys()),
+    )
 
 
 # --- tables of other catalogs ---------------------------------------------------------------------

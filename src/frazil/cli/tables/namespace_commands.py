@@ -12,7 +12,7 @@ from frazil.cli.shared.printing import plain, print_json, print_pairs
 from frazil.cli.shared.shell_completion import complete_namespace
 from frazil.cli.shared.typed_names import key_values, namespace_name
 from frazil.cli.tables.lifecycle_commands import IfExistsOption, KeysArgument, PropertiesArgument
-from frazil.cli.tables.table_change import change_catalog, change_unless, print_done
+from frazil.cli.tables.table_change import change_catalog, change_unless, print_done, unset_text
 from frazil.wire.errors import AlreadyExists, NotFound
 
 NamespaceArgument = Annotated[
@@ -130,8 +130,9 @@ def unset_properties(
 ) -> None:
     """Remove properties of a namespace."""
     levels = namespace_name(namespace)
-    change_catalog(choice, lambda client: client.update_namespace(levels, removals=keys))
-    _print(choice, levels, f"unset {', '.join(keys)}", {"removed": keys})
+    missing = change_catalog(choice, lambda client: client.update_namespace(levels, removals=keys))
+    removed = [key for key in keys if key not in missing]
+    _print(choice, levels, unset_text(keys, missing), {"removed": removed, "missing": missing})
 
 
 def _print(
