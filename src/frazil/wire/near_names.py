@@ -21,6 +21,11 @@ def name_hint(name: str, names: Iterable[str], plural: str) -> str:
     return f"the {plural} are {', '.join(known[:_MAX_LISTED])}{more}"
 
 
+def no_column(name: str, names: Iterable[str]) -> str:
+    """Return the message about a column that does not exist."""
+    return f"there is no column {name!r}; {name_hint(name, names, 'columns')}"
+
+
 def near_name(name: str, names: Iterable[str]) -> str | None:
     """Return the name that is most similar; None if no name is."""
     by_lower = {each.lower(): each for each in names}
