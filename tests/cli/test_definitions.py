@@ -13,6 +13,8 @@ import pytest
 
 from tests.cli.shop import Shop
 
+FILE = "file://"
+NAME_MAPPING = "schema.name-mapping.default"
 numbers = itertools.count()
 COLUMNS = "id bigint not null comment 'the key', place struct<city: string>, at timestamptz"
 
@@ -89,6 +91,26 @@ def test_a_table_like_a_parquet_file(shop: Shop, name: str, tmp_path: Path) -> N
         done = shop.run("create", "shop.other", "--like", path)
         assert done.exit_code == 1
         assert f"--like {path}" in done.stderr
+
+
+def test_a_table_like_a_file_takes_the_file(shop: Shop, name: str) -> None:
+    """A file without field ids is found by its names, also inside of its columns."""
+    path = shop.write("ids.parquet", [1]).removeprefix(FILE)
+    shop.ok("create", f"{name}_of_ids", "--like", path)
+    assert NAME_MAPPING not in shop.client.load_table(f"{name}_of_ids").properties
+    folder = Path(shop.table.location.removeprefix(FILE)).with_name("of_names")
+    folder.mkdir()
+    file = folder / "a.parquet"
+    row = {"id": 1, "place": {"city": "Oslo", "at": [1.5]}, "tags": [("a", 1)], "note": "x"}
+    inner = pa.struct([("city", pa.string()), ("at", pa.list_(pa.float64()))])
+    tags = pa.map_(pa.string(), pa.int64())
+    schema = [("id", pa.int64()), ("place", inner), ("tags", tags), ("note", pa.string())]
+    pq.write_table(pa.Table.from_pylist([row], pa.schema(schema)), file)
+    shop.ok("create", name, "--like", str(file), "--location", folder.as_uri())
+    shop.ok("commit", name, "--add", str(file))
+    assert shop.client.scan(name).to_pylist() == [row]
+    shop.ok("create", f"{name}_own", "--like", str(file), "--property", f"{NAME_MAPPING}=[]")
+    assert shop.client.load_table(f"{name}_own").properties[NAME_MAPPING] == "[]"
 
 
 def test_a_table_from_json(shop: Shop, name: str) -> None:
@@ -270,6 +292,7 @@ def test_a_dry_run_sends_nothing(shop: Shop, made: str) -> None:
         request = shop.json(*arguments, "--dry-run")
         assert request["method"] in ("POST", "DELETE"), arguments
         assert request["path"].startswith("/v1/"), arguments
+    assert shop.ok("drop", made, "--dry-run").splitlines()[-1].startswith("Idempotency-Key: ")
     assert shop.client.load_table(made).metadata_location == before
     assert not shop.client.table_exists("shop.other")
     assert not shop.client.namespace_exists("other")
