@@ -56,6 +56,12 @@ def test_a_usage_error_is_json_if_asked(arguments: list[str], message: str) -> N
     assert "Usage: " in CliRunner().invoke(app, plain).stderr
 
 
+def test_an_option_before_its_command_is_explained() -> None:
+    done = CliRunner().invoke(app, ["--output", "text", "ls"])
+    assert done.exit_code == 2
+    assert "No such option: --output; options follow the command: frazil COMMAND" in done.stderr
+
+
 def test_the_exit_code_of_a_command_is_the_same_with_json(shop: Shop) -> None:
     assert shop.run("show", "shop.none", "-o", "json").exit_code == 1
     assert shop.run("show", "none", "-o", "json").exit_code == 2
@@ -98,6 +104,17 @@ def test_colors_and_boxes(shop: Shop, environ: dict[str, str], escapes: bool, bo
     assert "1 planned" in shown
     assert bool(ESCAPE.search(shown)) is escapes
     assert ("└──" in shown) is boxes
+
+
+@pytest.mark.process
+def test_rows_can_be_copied(shop: Shop) -> None:
+    """A path stays on one line, and no line ends with spaces."""
+    shop.append("a.parquet", [1], FIRST)
+    shop.append("b.parquet", [2, 3], SECOND)
+    shown = on_a_terminal(shop, "ls", shop.name, COLUMNS="40", TERM="dumb").splitlines()
+    assert sum(line.endswith(("a.parquet", "b.parquet")) for line in shown) == 2
+    for lines in (shown, shop.ok("show", shop.name).splitlines()):
+        assert [line for line in lines if line != line.rstrip()] == []
 
 
 def completed(folder: Path, typed: str, uri: str | None = None) -> str:

@@ -143,4 +143,5 @@ def print_files(files: Sequence[LiveFile]) -> None:
             for file in files
         ],
         right=("rows", "size"),
+        unbroken=True,
     )
