@@ -132,6 +132,7 @@ def test_rows_in_any_form(client: Client, table: Table, form: str) -> None:
     [
         ({"id": [1]}, "rows: give a pyarrow Table, .* not a dict"),
         ([1], "rows: give a pyarrow Table, .* not a list of int"),
+        (pa.schema([("id", pa.int64())]), "rows: give a pyarrow Table, .* not a Schema of Field"),
         (5, "rows: give a pyarrow Table, .* not a int"),
         ([{"id": "x"}], "column id: a value does not fit int64"),
         ([{"id": 1, "nope": 2}], "column nope: the table has no such column"),
