@@ -16,10 +16,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import requests
+from pyiceberg.exceptions import CommitStateUnknownException, ServiceUnavailableError
 from requests.adapters import HTTPAdapter
 from requests.exceptions import ChunkedEncodingError, ContentDecodingError
 from urllib3 import exceptions
 
+from frazil.client.send.error_answers import CatalogUnreachable
 from frazil.client.send.http_transport import (
     CONNECT_TIMEOUT_S,
     Answer,
@@ -35,7 +37,7 @@ from frazil.client.send.http_transport import (
 from frazil.client.send.outages import Outages, OutageWait
 from frazil.client.send.retry_policy import Clock, RetryPolicy
 from frazil.client.send.submit import KEY_HEADER, new_key
-from frazil.pyiceberg.commit_messages import UnknownOutcome, Unreachable
+from frazil.wire import errors
 
 _EXPIRED_TOKEN_STATUSES: Final = frozenset({401, 419})
 """Statuses after which RestCatalog requests a new token and retries once."""
@@ -151,6 +153,26 @@ class WatchingAdapter(HTTPAdapter):
         finally:
             # Hooks read the body after the answer.
             request.body = content
+
+
+# --- errors -------------------------------------------------------------------------------------
+
+
+class _Unanswered(requests.ConnectionError):
+    """A request without an answer."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+        self.retry_after_s: int | None = None
+
+
+class Unreachable(_Unanswered, ServiceUnavailableError, CatalogUnreachable):
+    """The server did not answer in time, and nothing has happened."""
+
+
+class UnknownOutcome(_Unanswered, CommitStateUnknownException, errors.CommitStateUnknown):
+    """The change was sent and its answer is missing: look into the catalog before a repetition."""
 
 
 # --- waiting ------------------------------------------------------------------------------------

@@ -22,7 +22,6 @@ from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
-import requests
 from pyiceberg import exceptions
 from pyiceberg.table import CommitTableResponse
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
@@ -30,6 +29,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
 from frazil.client.send.error_answers import CatalogUnreachable
+from frazil.pyiceberg.catalog_session import UnknownOutcome, Unreachable
 from frazil.pyiceberg.staged_changes import StagedChange, StagedRef
 from frazil.wire import errors
 from frazil.wire.conflicts import duplicate_paths
@@ -118,25 +118,6 @@ class ValidationError(exceptions.ValidationException, errors.ValidationError):
 
 class DuplicateFilesError(ValidationError, ValueError):
     """Files to add are already in the table."""
-
-
-class _Unanswered(requests.ConnectionError):
-    """A request without an answer."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.message = message
-        self.retry_after_s: int | None = None
-
-
-class Unreachable(_Unanswered, exceptions.ServiceUnavailableError, CatalogUnreachable):
-    """The server did not answer in time, and nothing has happened."""
-
-
-class UnknownOutcome(
-    _Unanswered, exceptions.CommitStateUnknownException, errors.CommitStateUnknown
-):
-    """The change was sent and its answer is missing: look into the catalog before a repetition."""
 
 
 _TRANSLATIONS: Final[tuple[tuple[type[FrazilError], type[Exception]], ...]] = (
