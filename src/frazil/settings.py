@@ -289,7 +289,7 @@ class Settings:
         metavar=_SWITCH,
     )
     log_format: str = _setting(
-        "text", _one_of("text", "json"), "Format of log lines: text or json."
+        "text", _one_of("text", "json"), "Format of log lines.", metavar="text|json"
     )
     max_request_bytes: int = _setting(
         256 * 1024 * 1024,

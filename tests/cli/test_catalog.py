@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pyiceberg.catalog
 import pytest
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 import frazil.pyiceberg
 from frazil import Client, DataFile
@@ -192,6 +192,26 @@ def test_a_missing_metadata_file_is_named(shop: Shop) -> None:
     done = shop.run("show", shop.name)
     assert done.exit_code == 1
     assert done.stderr == f"frazil: Failed to open input stream for file: {location}\n"
+
+
+def test_the_source_of_an_address_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = f"http://127.0.0.1:{free_port()}"
+    monkeypatch.setenv("FRAZIL_OUTAGE_TIMEOUT_S", "0")
+    monkeypatch.setenv("FRAZIL_URI", gone)
+    assert "refused (the address of environment FRAZIL_URI)\n" in ls().stderr
+    assert ls("--uri", gone).stderr.endswith("connection refused\n")
+    monkeypatch.delenv("FRAZIL_URI")
+    monkeypatch.setattr("frazil.client.catalog_config.DEFAULT_URI", gone)
+    assert (
+        "(the default address: start `frazil serve`, pass --uri, or set FRAZIL_URI)" in ls().stderr
+    )
+    for wrong in (ls("--wait", "soon"), ls(FRAZIL_OUTAGE_TIMEOUT_S="soon")):
+        assert wrong.exit_code == 2
+        assert "it is set by --wait, FRAZIL_OUTAGE_TIMEOUT_S or the configuration" in wrong.stderr
+
+
+def ls(*options: str, **environ: str) -> Result:
+    return CliRunner().invoke(app, ["ls", *options], env=environ)
 
 
 def test_a_table_that_is_not_there_is_one_message(shop: Shop) -> None:

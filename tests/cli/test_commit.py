@@ -67,6 +67,9 @@ def test_partitions_are_replaced(shop: Shop) -> None:
         "overwrite"
     )
     assert shop.files() == ["b.parquet", "c.parquet"]
+    newer = shop.write("d.parquet", [4], FIRST)
+    shown = shop.ok("commit", shop.name, "--add", newer, "--replace-partitions")
+    assert "  - all other files of their partitions\n" in shown
 
 
 def test_a_partition_that_the_footer_cannot_prove_is_given(catalog: RunningServer) -> None:

@@ -13,6 +13,8 @@ import pytest
 
 from tests.cli.shop import Shop
 
+FILE = "file://"
+NAME_MAPPING = "schema.name-mapping.default"
 numbers = itertools.count()
 COLUMNS = "id bigint not null comment 'the key', place struct<city: string>, at timestamptz"
 
@@ -91,6 +93,26 @@ def test_a_table_like_a_parquet_file(shop: Shop, name: str, tmp_path: Path) -> N
         assert f"--like {path}" in done.stderr
 
 
+def test_a_table_like_a_file_takes_the_file(shop: Shop, name: str) -> None:
+    """A file without field ids is found by its names, also inside of its columns."""
+    path = shop.write("ids.parquet", [1]).removeprefix(FILE)
+    shop.ok("create", f"{name}_of_ids", "--like", path)
+    assert NAME_MAPPING not in shop.client.load_table(f"{name}_of_ids").properties
+    folder = Path(shop.table.location.removeprefix(FILE)).with_name("of_names")
+    folder.mkdir()
+    file = folder / "a.parquet"
+    row = {"id": 1, "place": {"city": "Oslo", "at": [1.5]}, "tags": [("a", 1)], "note": "x"}
+    inner = pa.struct([("city", pa.string()), ("at", pa.list_(pa.float64()))])
+    tags = pa.map_(pa.string(), pa.int64())
+    schema = [("id", pa.int64()), ("place", inner), ("tags", tags), ("note", pa.string())]
+    pq.write_table(pa.Table.from_pylist([row], pa.schema(schema)), file)
+    shop.ok("create", name, "--like", str(file), "--location", folder.as_uri())
+    shop.ok("commit", name, "--add", str(file))
+    assert shop.client.scan(name).to_pylist() == [row]
+    shop.ok("create", f"{name}_own", "--like", str(file), "--property", f"{NAME_MAPPING}=[]")
+    assert shop.client.load_table(f"{name}_own").properties[NAME_MAPPING] == "[]"
+
+
 def test_a_table_from_json(shop: Shop, name: str) -> None:
     schema = {"type": "struct", "fields": [{"id": 1, "name": "a", "required": True, "type": "int"}]}
     shop.ok("create", name, "--schema", json.dumps(schema))
@@ -155,6 +177,10 @@ def test_properties(shop: Shop, made: str) -> None:
     answer = shop.json("unset", made, "owner", "note")
     assert answer["metadata-location"] == shop.client.load_table(made).metadata_location
     assert not {"owner", "note"} & shop.json("show", made)["properties"].keys()
+    shop.ok("set", made, "note=a")
+    assert f"{made}: unset note; was not set: owner, nope" in shop.ok(
+        "unset", made, "note", "owner", "nope"
+    )
     assert shop.run("set", made, "owner").exit_code == 2
     assert shop.run("set", made).exit_code == 2
 
@@ -223,7 +249,12 @@ def test_namespaces(shop: Shop) -> None:
     assert shop.json("ns", "ls", "depot")["namespaces"] == [["depot", "north"]]
     assert ["depot"] in shop.json("ns", "ls")["namespaces"]
     shop.ok("ns", "set", "depot", "owner=bob", "floor=2")
-    shop.ok("ns", "unset", "depot", "floor")
+    assert shop.json("ns", "unset", "depot", "floor", "roof") == {
+        "namespace": ["depot"],
+        "removed": ["floor"],
+        "missing": ["roof"],
+    }
+    assert "depot: was not set: floor" in shop.ok("ns", "unset", "depot", "floor")
     assert shop.json("ns", "show", "depot")["properties"]["owner"] == "bob"
     assert "bob" in shop.ok("ns", "show", "depot")
     assert "floor" not in shop.ok("ns", "show", "depot")
@@ -261,6 +292,7 @@ def test_a_dry_run_sends_nothing(shop: Shop, made: str) -> None:
         request = shop.json(*arguments, "--dry-run")
         assert request["method"] in ("POST", "DELETE"), arguments
         assert request["path"].startswith("/v1/"), arguments
+    assert shop.ok("drop", made, "--dry-run").splitlines()[-1].startswith("Idempotency-Key: ")
     assert shop.client.load_table(made).metadata_location == before
     assert not shop.client.table_exists("shop.other")
     assert not shop.client.namespace_exists("other")

@@ -146,8 +146,8 @@ def test_a_clause_of_a_later_version_is_still_shown() -> None:
     [
         ("", "there is no JSON in it"),
         ("<html>", "there is no JSON in it"),
-        ("[]", "there is no error in it"),
-        ('{"metadata-location": "x"}', "there is no error in it"),
+        ("[]", "there is no error.message in it"),
+        ('{"metadata-location": "x"}', "there is no error.message in it"),
         ('{"error": {"message": "m", "conflicts": 3}}', "error.conflicts must be a list"),
     ],
 )

@@ -6,8 +6,10 @@ import json
 import os
 import pty
 import re
+import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -54,6 +56,12 @@ def test_a_usage_error_is_json_if_asked(arguments: list[str], message: str) -> N
     assert "Usage: " in CliRunner().invoke(app, plain).stderr
 
 
+def test_an_option_before_its_command_is_explained() -> None:
+    done = CliRunner().invoke(app, ["--output", "text", "ls"])
+    assert done.exit_code == 2
+    assert "No such option: --output; options follow the command: frazil COMMAND" in done.stderr
+
+
 def test_the_exit_code_of_a_command_is_the_same_with_json(shop: Shop) -> None:
     assert shop.run("show", "shop.none", "-o", "json").exit_code == 1
     assert shop.run("show", "none", "-o", "json").exit_code == 2
@@ -98,11 +106,91 @@ def test_colors_and_boxes(shop: Shop, environ: dict[str, str], escapes: bool, bo
     assert ("└──" in shown) is boxes
 
 
+@pytest.mark.process
+def test_rows_can_be_copied(shop: Shop) -> None:
+    """A path stays on one line, and no line ends with spaces."""
+    shop.append("a.parquet", [1], FIRST)
+    shop.append("b.parquet", [2, 3], SECOND)
+    shown = on_a_terminal(shop, "ls", shop.name, COLUMNS="40", TERM="dumb").splitlines()
+    assert sum(line.endswith(("a.parquet", "b.parquet")) for line in shown) == 2
+    for lines in (shown, shop.ok("show", shop.name).splitlines()):
+        assert [line for line in lines if line != line.rstrip()] == []
+
+
+def completed(folder: Path, typed: str, uri: str | None = None) -> str:
+    """Type into a real Bash, press the tabulator, and return the line that Bash made of it."""
+    environ = {**os.environ, "PS1": "ready>", "TERM": "dumb"}
+    environ |= {} if uri is None else {"FRAZIL_URI": uri}
+    start = folder / "start.sh"
+    python = shlex.quote(sys.executable)
+    start.write_text(
+        f"frazil() {{ {python} -m frazil \"$@\"; }}\n. <(frazil completion bash)\nPS1='ready>'\n"
+    )
+    ours, theirs = pty.openpty()
+    command = ["bash", "--noprofile", "--rcfile", str(start), "-i"]
+    with subprocess.Popen(
+        command, cwd=folder, env=environ, stdin=theirs, stdout=theirs, stderr=theirs
+    ) as bash:
+        os.close(theirs)
+        _read_until(ours, b"ready>")
+        # Ctrl-A and Ctrl-E put the finished line between quotes, in place of running it.
+        os.write(ours, f"{typed}\t\x01echo 'line:\x05:end'\r".encode())
+        line = re.search(rb"\nline:(.*?):end", _read_until(ours, b":end\r\n"))
+        os.write(ours, b"exit\r")
+        bash.wait(HANG_S)
+    os.close(ours)
+    assert line is not None
+    return line[1].decode()
+
+
+def _read_until(terminal: int, end: bytes) -> bytes:
+    shown = b""
+    while end not in shown:
+        shown += os.read(terminal, 4096)
+    return shown
+
+
+@pytest.fixture
+def names(shop: Shop) -> str:
+    """Create a namespace that contains a table and a namespace."""
+    name = shop.name.replace("shop.", "mall_of_") + "_end"
+    shop.client.create_namespace(name)
+    shop.client.create_namespace((name, "in:ner"))
+    shop.client.create_table(f"{name}.orders", "id long")
+    return name
+
+
+@pytest.mark.process
+def test_bash_completes_after_a_url(shop: Shop, names: str, tmp_path: Path) -> None:
+    """Bash itself ends a word at each colon and each equals sign."""
+    (tmp_path / f"{names}.log").touch()
+    url = shop.server.url
+    for option in (f"--uri {url}", f"--uri={url}", f'--uri "{url}"', f"--warehouse= --uri={url}"):
+        line = completed(tmp_path, f"frazil show {option} {names[:-1]}")
+        assert line == f"frazil show {option} {names}.", option
+    line = completed(tmp_path, f"frazil show --uri {url} {names}.o")
+    assert line == f"frazil show --uri {url} {names}.orders "
+    assert completed(tmp_path, f"frazil ls {names}.in", url) == f"frazil ls {names}.in:ner."
+    assert completed(tmp_path, f"frazil ls {names}.in:", url) == f"frazil ls {names}.in:ner."
+    assert completed(tmp_path, "frazil ls --output=j", url) == "frazil ls --output=json "
+    assert completed(tmp_path, "frazil che") == "frazil cherry-pick "
+    assert completed(tmp_path, f"frazil show --uri http://127.0.0.1:9 {names}").endswith(".log ")
+
+
+@pytest.mark.process
+def test_namespace_commands_complete_namespaces(shop: Shop, names: str, tmp_path: Path) -> None:
+    for command in ("ns drop", "ns ls"):
+        line = completed(tmp_path, f"frazil {command} {names[:-1]}", shop.server.url)
+        assert line == f"frazil {command} {names} "
+    shop.ok("ns", "show", f"{names}.")
+    shop.ok("ns", "drop", f"{names}.in:ner.")
+
+
 def completions(shop: Shop, words: str) -> list[str]:
     environ = {
-        "_FRAZIL_COMPLETE": "complete_bash",
-        "COMP_WORDS": words,
-        "COMP_CWORD": str(words.count(" ")),
+        "_FRAZIL_COMPLETE": "complete_fish",
+        "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+        "_TYPER_COMPLETE_ARGS": words,
         "FRAZIL_URI": shop.server.url,
     }
     command = [sys.executable, "-m", "frazil"]
@@ -110,7 +198,7 @@ def completions(shop: Shop, words: str) -> list[str]:
         command, env={**os.environ, **environ}, capture_output=True, text=True, timeout=HANG_S
     )
     assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout.split()
+    return [line.split("\t")[0] for line in done.stdout.splitlines() if line]
 
 
 @pytest.mark.process

@@ -282,3 +282,18 @@ def test_namespaces_tables_and_views_are_listed(catalog: RunningServer) -> None:
         }
         assert f"table      {level}.in.ner" in shop.ok("ls", level)
         assert shop.run("ls", "no.such").exit_code == 1
+
+
+def test_a_mistyped_name_is_answered_with_the_nearest(shop: Shop) -> None:
+    near = shop.name[:-1] + "x"
+    parent, _, table = shop.name.partition(".")
+    suggestion = f"did you mean '{parent}."
+    for command in ("show", "log", "drop", "ls", "view drop"):
+        refused = shop.run(*command.split(), near)
+        assert refused.exit_code == 1
+        assert (suggestion in refused.stderr) == (command != "view drop")
+    assert "did you mean 'shop'?" in shop.run("show", f"shopp.{table}").stderr
+    for command in ("ls", "ns show", "ns ls", "ns drop", "ns unset shopp x"):
+        words = command.split() if "shopp" in command else [*command.split(), "shopp"]
+        assert "did you mean 'shop'?" in shop.run(*words).stderr
+    assert "it is a table" in shop.run("view", "show", shop.name).stderr

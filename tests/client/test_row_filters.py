@@ -70,7 +70,7 @@ def test_only_the_columns_of_the_filter_are_read() -> None:
 @pytest.mark.parametrize(
     ("expression", "message"),
     [
-        (col("nobody") == 1, "no column 'nobody'; known columns are flag"),
+        (col("nobody") == 1, "no column 'nobody'; the columns are flag"),
         (col("small") == "seven", "filter on small"),
         (col("price") == Decimal("0.001"), "more decimal places"),
         (col("name").is_nan(), "needs a float or double"),

@@ -196,7 +196,10 @@ def test_rows_of_pyiceberg(client: Client, namespace: str, catalog: RunningServe
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"columns": ["nope"]}, "columns: there is no column 'nope'; there are id, item, place"),
+        (
+            {"columns": ["nope"]},
+            "columns: there is no column 'nope'; the columns are id",
+        ),
         ({"columns": "id"}, "columns: give a list of names"),
         ({"columns": ["id", "id"]}, "columns: a name is given twice"),
         ({"filter": "nope = 1"}, "filter: there is no column 'nope'"),
@@ -209,6 +212,22 @@ def test_rows_of_pyiceberg(client: Client, namespace: str, catalog: RunningServe
 def test_wrong_scans_are_refused(table: Table, options: Any, message: str) -> None:
     with pytest.raises(BadRequest, match=message):
         table.scan(**options)
+
+
+@pytest.mark.parametrize("filter", ["id = 'x'", "item > 5", "nope = 1", "id is nan"])
+def test_a_wrong_filter_is_refused_without_rows_too(
+    client: Client, namespace: str, filter: str
+) -> None:
+    made = client.create_table(f"{namespace}.empty", "id long, item string")
+    with pytest.raises(BadRequest, match="filter"):
+        made.scan(filter)
+
+
+def test_a_scan_is_shown_without_its_metadata(table: Table) -> None:
+    assert len(repr(table)) < 500
+    assert len(repr(table.scan("id > 1"))) < 1000
+    with pytest.raises(TypeError, match="'case_sensitive' is not an option"):
+        table.scan(case_sensitive=False)  # type: ignore[call-arg]
 
 
 def test_rows_have_ids_since_version_3(client: Client, namespace: str) -> None:

@@ -132,6 +132,7 @@ def test_rows_in_any_form(client: Client, table: Table, form: str) -> None:
     [
         ({"id": [1]}, "rows: give a pyarrow Table, .* not a dict"),
         ([1], "rows: give a pyarrow Table, .* not a list of int"),
+        (pa.schema([("id", pa.int64())]), "rows: give a pyarrow Table, .* not a Schema of Field"),
         (5, "rows: give a pyarrow Table, .* not a int"),
         ([{"id": "x"}], "column id: a value does not fit int64"),
         ([{"id": 1, "nope": 2}], "column nope: the table has no such column"),
@@ -347,7 +348,7 @@ def test_upserts_by_several_keys_of_any_type(client: Client, namespace: str, cou
 @pytest.mark.parametrize(
     ("rows", "keys", "message"),
     [
-        (ROWS, ["nope"], "keys: .* has no column nope; it has id, day, item"),
+        (ROWS, ["nope"], "keys: there is no column 'nope'; the columns are id, day, item"),
         (ROWS, "id", "keys: give a list of columns"),
         ([{"id": 1, "day": None, "item": None}], ["item"], "keys: column item is null in some"),
         ([*ROWS, ROWS[0]], ["id"], "keys: 2 of the rows have the key id=1"),

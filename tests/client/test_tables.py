@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from frazil import Client, Identifier, ValidationError
 from frazil.client.send.catalog_calls import Calls, tables_path
-from frazil.client.send.http_transport import HttpTransport
+from frazil.client.send.http_transport import Answer, HttpTransport, Request
 from frazil.wire.errors import (
     AlreadyExists,
     BadRequest,
@@ -25,18 +27,24 @@ def test_namespaces(client: Client, namespace: str) -> None:
     client.create_namespace(f"{namespace}.inner", {"owner": "me"})
     assert (namespace,) in client.list_namespaces()
     assert client.list_namespaces(namespace) == [(namespace, "inner")]
-    client.update_namespace(f"{namespace}.inner", {"tier": "gold"}, ["owner"])
+    assert client.update_namespace(f"{namespace}.inner", {"tier": "gold"}, ["owner", "roof"]) == [
+        "roof"
+    ]
     properties = client.load_namespace((namespace, "inner"))
     assert properties["tier"] == "gold"
     assert "owner" not in properties
     with pytest.raises(AlreadyExists):
         client.create_namespace(namespace)
+    client.create_namespace(namespace, if_not_exists=True)
     with pytest.raises(NamespaceNotEmpty):
         client.drop_namespace(namespace)
     client.drop_namespace(f"{namespace}.inner")
     assert not client.namespace_exists(f"{namespace}.inner")
     with pytest.raises(NoSuchNamespace):
         client.load_namespace(f"{namespace}.inner")
+    with pytest.raises(NoSuchNamespace):
+        client.drop_namespace(f"{namespace}.inner")
+    client.drop_namespace(f"{namespace}.inner", if_exists=True)
 
 
 def test_lists_are_read_to_their_last_page(catalog: RunningServer, new_table: NewTable) -> None:
@@ -257,3 +265,59 @@ def test_a_table_that_is_gone(client: Client, new_table: NewTable) -> None:
         table.append_files([declared(table, "a")])
     with pytest.raises(NoSuchTable), client.transaction() as tx:
         tx.append_files(table, [declared(table, "a")])
+
+
+# --- names that are missing -----------------------------------------------------------------------
+
+
+def test_what_is_missing_may_be_missing(client: Client, namespace: str) -> None:
+    client.drop_table(f"{namespace}.t", if_exists=True)
+    client.drop_view("nowhere.t", if_exists=True)
+    for drop in (client.drop_table, client.drop_view):
+        with pytest.raises(NotFound):
+            drop(f"{namespace}.t")
+
+
+def test_the_nearest_name_is_suggested(client: Client, namespace: str) -> None:
+    client.create_table(f"{namespace}.orders", "id long")
+    client.create_view(f"{namespace}.fruit", "id long", "SELECT 1 AS id")
+    client.create_namespace((namespace, "archive"))
+    order, archiv, misspelled = f"{namespace}.order", f"{namespace}.archiv", f"{namespace[1:]}"
+    orders, archive = f"did you mean '{namespace}.orders'", f"did you mean '{namespace}.archive'"
+    calls: list[tuple[Callable[[], object], str]] = [
+        (lambda: client.load_table(order), orders),
+        (lambda: client.append(order, [{"id": 1}]), orders),
+        (lambda: client.scan(order), orders),
+        (lambda: client.drop_table(order), orders),
+        (lambda: client.unregister_table(order), orders),
+        (lambda: client.rename_table(order, f"{namespace}.new"), orders),
+        (lambda: client.load_view(f"{namespace}.fruits"), f"did you mean '{namespace}.fruit'"),
+        (lambda: client.scan(f"{namespace}.fruit"), "it is a view"),
+        (lambda: client.drop_view(f"{namespace}.orders"), "it is a table"),
+        (lambda: client.load_namespace(archiv), archive),
+        (lambda: client.list_tables(archiv), archive),
+        (lambda: client.list_namespaces(archiv), archive),
+        (lambda: client.update_namespace(archiv, {"a": "b"}), archive),
+        (lambda: client.create_table(f"{archiv}.t", "id long"), archive),
+        (lambda: client.rename_table(f"{namespace}.orders", f"{archiv}.t"), archive),
+        (lambda: client.load_table(f"{misspelled}.orders"), f"Namespace .*{misspelled}: did you"),
+    ]
+    for call, message in calls:
+        with pytest.raises(NotFound, match=message):
+            call()
+    with pytest.raises(NotFound, match=r"exist: \w+\.else$"):
+        client.load_table(f"{namespace}.else")
+
+
+def test_a_name_without_a_suggestion_is_only_missing(client: Client, namespace: str) -> None:
+    """Whoever may not list gets no hint, and nobody waits for one."""
+
+    class Refusing:
+        def send(self, request: Request) -> Answer:
+            if request.path.endswith("/tables/order") and request.method == "GET":
+                body = {"error": {"message": "no order", "type": "NoSuchTableException"}}
+                return Answer(404, {}, json.dumps(body).encode())
+            return Answer(200 if request.path == "config" else 503, {}, b"{}")
+
+    with pytest.raises(NoSuchTable, match=r"^no order$"):
+        Client(transport=Refusing()).load_table("ns.order")

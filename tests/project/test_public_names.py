@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 from importlib import import_module
 from pathlib import Path
@@ -84,6 +85,14 @@ def test_a_package_exports_exactly_its_public_names(name: str) -> None:
     assert sorted(getattr(module, "__all__", [])) == PUBLIC[name]
     for exported in PUBLIC[name]:
         assert getattr(module, exported) is not None
+
+
+def test_every_method_of_the_client_says_what_it_does() -> None:
+    public = [getattr(import_module("frazil"), name) for name in PUBLIC["frazil"]]
+    for exported in filter(inspect.isclass, public):
+        for name, method in inspect.getmembers(exported, inspect.isfunction):
+            is_shown = not name.startswith("_") and method.__module__.startswith("frazil.")
+            assert method.__doc__ or not is_shown, f"{exported.__name__}.{name} has no docstring"
 
 
 @pytest.mark.parametrize("name", PUBLIC)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -13,11 +14,15 @@ from pyiceberg.exceptions import CommitStateUnknownException, ServiceUnavailable
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
+from frazil.client.send.error_answers import CatalogUnreachable
+from frazil.wire.errors import CommitStateUnknown
 from tests.db.cutting_proxy import Cut, CuttingProxy
 from tests.pyiceberg.conftest import frazil_catalog
+from tests.support.certificates import make_pair
 from tests.support.machine import Machine, machine_on_one_port
 from tests.support.patience import HANG_S, wait_until
-from tests.support.proxy import DropAnswer, Respond, running_proxy
+from tests.support.proxy import DropAnswer, DropRequest, Respond, running_proxy
+from tests.support.server import RunningServer, running_server
 
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=False))
 NO_RETRIES = {"commit.retry.num-retries": "0", "commit.status-check.num-retries": "0"}
@@ -102,10 +107,84 @@ def test_what_was_not_sent_is_not_unknown(machine: Machine, cut: Cut) -> None:
     assert len(snapshots) == (0 if cut is Cut.BEFORE else 1)
 
 
-def test_the_wait_ends_with_the_error_of_requests(machine: Machine) -> None:
+def test_the_wait_ends_with_an_error_that_says_so(machine: Machine) -> None:
+    """It is an exception of `requests`, of PyIceberg and of Frazil."""
     with running_proxy(machine.url) as proxy:
-        catalog = frazil_catalog(proxy.url, **{"frazil.outage-timeout-s": "0"})
-    with pytest.raises(requests.ConnectionError, match="refused"):
-        catalog.list_tables("ns")
+        catalog = frazil_catalog(proxy.url, **{"frazil.outage-timeout-s": "0.2"})
+        unsure = frazil_catalog(proxy.url, **{"frazil.outage-timeout-s": "0.2"})
+        proxy.script(*[DropRequest()] * 50)
+        with pytest.raises(CommitStateUnknown, match=r"connection was closed; waited 0\.\d s$"):
+            unsure.create_namespace("unsure")
+    message = rf"^{proxy.url}/v1/\S*: connection refused; waited 0\.\d s$"
+    for kind in (requests.ConnectionError, ServiceUnavailableError, CatalogUnreachable):
+        with pytest.raises(kind, match=message) as raised:
+            catalog.list_tables("ns")
+        assert raised.value.__suppress_context__
     with pytest.raises(ValueError, match=r"frazil\.outage-timeout-s: 'soon' must be a number"):
         frazil_catalog(machine.url, **{"frazil.outage-timeout-s": "soon"})
+
+
+def test_what_may_have_happened_stays_unknown(machine: Machine) -> None:
+    """The server goes away after a change was sent: the refused connections prove nothing."""
+    proxy = CuttingProxy(machine.server.port)
+    proxy.start()
+    uri = f"http://127.0.0.1:{proxy.port}"
+    catalog = frazil_catalog(uri, **{"frazil.outage-timeout-s": "0.2"})
+    catalog.list_namespaces()  # opens the connection of the session
+    proxy.stop()
+    proxy.cut_at(b"POST ", Cut.AFTER_ANSWER)
+    with pytest.raises(CommitStateUnknown, match="refused"):
+        catalog.create_namespace("made_in_doubt")
+    assert frazil_catalog(machine.url).namespace_exists("made_in_doubt")
+
+
+# --- https --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def tls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningServer, Path]]:
+    """Start a server with a certificate; return it with the file to trust."""
+    folder = tmp_path_factory.mktemp("tls")
+    cert, key = folder / "cert.pem", folder / "key.pem"
+    make_pair().write(cert, key)
+    options = ["--tls-cert", str(cert), "--tls-key", str(key)]
+    with running_server(folder, *options, ca_file=cert) as server:
+        yield server, cert
+
+
+def test_a_wrong_scheme_is_an_error_at_once(
+    machine: Machine, tls: tuple[RunningServer, Path]
+) -> None:
+    for port, wrong, right in (
+        (machine.server.port, "https", "http"),
+        (tls[0].port, "http", "https"),
+    ):
+        message = f"the server speaks {right}, use {right}://127.0.0.1:{port}$"
+        with pytest.raises(CatalogUnreachable, match=message):
+            frazil_catalog(f"{wrong}://127.0.0.1:{port}", **PATIENT)
+
+
+def test_the_named_authorities_win_over_those_of_requests(
+    machine: Machine,
+    tls: tuple[RunningServer, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server, cert = tls
+    others, key = tmp_path / "others.pem", tmp_path / "key.pem"
+    make_pair().write(others, key)
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(others))
+    uri = f"https://127.0.0.1:{server.port}"
+    with pytest.raises(CatalogUnreachable, match="name the certificate of its issuer"):
+        frazil_catalog(uri, **PATIENT)
+    monkeypatch.setenv("FRAZIL_URI", uri)
+    monkeypatch.setenv("FRAZIL_CA_FILE", str(cert))
+    catalog = frazil_catalog(uri)
+    catalog.create_namespace("ns")
+    catalog.load_table(new_table(catalog, "t")).append(ROW)
+    catalog.close()
+    monkeypatch.delenv("FRAZIL_CA_FILE")
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(cert))
+    catalog = frazil_catalog(uri)
+    assert catalog.namespace_exists("ns")
+    catalog.close()

@@ -86,7 +86,9 @@ def config_show(resolved: Resolved, output: OutputOption = Output.TEXT) -> None:
 
 @token_app.command("new")
 def token_new(
-    name: Annotated[str, typer.Argument(help="Name of the principal in logs and events.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Name of the principal in logs and events.")
+    ],
     read_only: Annotated[
         bool, typer.Option("--read-only", help="The token may read and plan, but change nothing.")
     ] = False,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -57,7 +58,14 @@ from frazil.client.send.http_transport import (
 )
 from frazil.client.send.outages import OUTAGE_TIMEOUT_S
 from frazil.client.send.retry_policy import RetryPolicy
-from frazil.wire.errors import AlreadyExists, BadRequest, CommitStateUnknown, NoSuchView
+from frazil.wire.errors import (
+    AlreadyExists,
+    BadRequest,
+    CommitStateUnknown,
+    FrazilError,
+    NoSuchView,
+    NotFound,
+)
 from frazil.wire.file_actions import MAIN, Once
 from frazil.wire.identifiers import Identifier, Namespace
 from frazil.wire.rest_messages import (
@@ -162,6 +170,7 @@ class Client(CatalogVerbs[Commit], CatalogRowVerbs):
         )
 
     def close(self) -> None:
+        """Close the connections."""
         if self._http is not None:
             self._http.close()
 
@@ -174,15 +183,28 @@ class Client(CatalogVerbs[Commit], CatalogRowVerbs):
     # --- namespaces ----------------------------------------------------------------------------
 
     def list_namespaces(self, parent: NamespaceName | None = None) -> list[Namespace]:
-        query = {} if parent is None else {"parent": NAMESPACE_SEPARATOR.join(namespace_of(parent))}
-        pages = self._calls.pages("namespaces", query)
-        return [tuple(levels) for page in pages for levels in page["namespaces"]]
+        """Return the namespaces inside `parent`, or those of the first level."""
+        levels = () if parent is None else namespace_of(parent)
+        query = {"parent": NAMESPACE_SEPARATOR.join(levels)} if levels else {}
+        with self._calls.hints(namespace_path(levels)):
+            pages = self._calls.pages("namespaces", query)
+            return [tuple(each) for page in pages for each in page["namespaces"]]
 
     def create_namespace(
-        self, namespace: NamespaceName, properties: Mapping[str, str] | None = None
+        self,
+        namespace: NamespaceName,
+        properties: Mapping[str, str] | None = None,
+        *,
+        if_not_exists: bool = False,
     ) -> None:
+        """Create a namespace, and its parents if they are missing.
+
+        A name is `"a.b"` or `("a", "b")`. With `if_not_exists`, a namespace that is there already
+        stays as it is.
+        """
         request = CreateNamespaceRequest(namespace_of(namespace), dict(properties or {}))
-        self._post("namespaces", request)
+        with _tolerated(AlreadyExists, tolerated=if_not_exists):
+            self._post("namespaces", request)
 
     def load_namespace(self, namespace: NamespaceName) -> dict[str, str]:
         """Return the properties of a namespace."""
@@ -191,23 +213,29 @@ class Client(CatalogVerbs[Commit], CatalogRowVerbs):
         return properties
 
     def namespace_exists(self, namespace: NamespaceName) -> bool:
+        """Return whether there is a namespace of this name."""
         return self._calls.exists(namespace_path(namespace_of(namespace)))
 
-    def drop_namespace(self, namespace: NamespaceName) -> None:
-        self._delete(namespace_path(namespace_of(namespace)))
+    def drop_namespace(self, namespace: NamespaceName, *, if_exists: bool = False) -> None:
+        """Drop an empty namespace; with `if_exists` it may be missing."""
+        with _tolerated(NotFound, tolerated=if_exists):
+            self._delete(namespace_path(namespace_of(namespace)))
 
     def update_namespace(
         self,
         namespace: NamespaceName,
         updates: Mapping[str, str] | None = None,
         removals: Iterable[str] = (),
-    ) -> None:
+    ) -> list[str]:
+        """Set and remove properties of a namespace; return the removals that were not set."""
         request = UpdateNamespacePropertiesRequest(tuple(removals), dict(updates or {}))
-        self._post(f"{namespace_path(namespace_of(namespace))}/properties", request)
+        answer = self._post(f"{namespace_path(namespace_of(namespace))}/properties", request)
+        return list(decode(answer, dict[str, Any], CommitStateUnknown).get("missing") or ())
 
     # --- tables --------------------------------------------------------------------------------
 
     def list_tables(self, namespace: NamespaceName) -> list[Identifier]:
+        """Return the names of the tables in a namespace."""
         return self._identifiers(tables_path(namespace_of(namespace)))
 
     def load_table(self, name: IdentifierName, snapshots: SnapshotChoice = "all") -> Table:
@@ -217,6 +245,7 @@ class Client(CatalogVerbs[Commit], CatalogRowVerbs):
         return self._table(identifier, decode(answer, _Loaded))
 
     def table_exists(self, name: IdentifierName) -> bool:
+        """Return whether there is a table of this name; a view is none."""
         return self._calls.exists(table_path(identifier_of(name)))
 
     def create_table(
@@ -258,15 +287,19 @@ class Client(CatalogVerbs[Commit], CatalogRowVerbs):
     def register_table(
         self, name: IdentifierName, metadata_location: str, *, overwrite: bool = False
     ) -> Table:
+        """Register a table whose files exist, by the URL of its newest metadata file."""
         identifier = identifier_of(name)
         request = RegisterTableRequest(identifier.name, metadata_location, overwrite)
         answer = self._post(f"{namespace_path(identifier.namespace)}/register", request)
         return self._table(identifier, decode(answer, _Loaded, CommitStateUnknown))
 
-    def drop_table(self, name: IdentifierName, *, purge: bool = False) -> None:
-        """Drop a table; with `purge` also delete its files."""
+    def drop_table(
+        self, name: IdentifierName, *, purge: bool = False, if_exists: bool = False
+    ) -> None:
+        """Drop a table; with `purge` also delete its files, with `if_exists` it may be missing."""
         query = {"purgeRequested": "true" if purge else "false"}
-        self._delete(table_path(identifier_of(name)), query)
+        with _tolerated(NotFound, tolerated=if_exists):
+            self._delete(table_path(identifier_of(name)), query)
 
     def unregister_table(self, name: IdentifierName) -> str:
         """Remove a table from the catalog without its files; return its metadata location."""
@@ -274,6 +307,7 @@ class Client(CatalogVerbs[Commit], CatalogRowVerbs):
         return decode(answer, _Loaded, CommitStateUnknown).metadata_location or ""
 
     def rename_table(self, name: IdentifierName, to: IdentifierName) -> None:
+        """Rename a table, or move it to another namespace; its files stay where they are."""
         self._rename("tables", name, to)
 
     def history(self, table: TableName, ref: str | int = MAIN) -> list[Snapshot]:
@@ -289,13 +323,16 @@ class Client(CatalogVerbs[Commit], CatalogRowVerbs):
     # --- views ---------------------------------------------------------------------------------
 
     def list_views(self, namespace: NamespaceName) -> list[Identifier]:
+        """Return the names of the views in a namespace."""
         return self._identifiers(views_path(namespace_of(namespace)))
 
     def load_view(self, name: IdentifierName) -> View:
+        """Load a view with all of its versions."""
         identifier = identifier_of(name)
         return decode(self._calls.get(view_path(identifier)), LoadedView).view(identifier)
 
     def view_exists(self, name: IdentifierName) -> bool:
+        """Return whether there is a view of this name."""
         return self._calls.exists(view_path(identifier_of(name)))
 
     def create_view(
@@ -353,10 +390,13 @@ class Client(CatalogVerbs[Commit], CatalogRowVerbs):
         )
 
     def rename_view(self, name: IdentifierName, to: IdentifierName) -> None:
+        """Rename a view, or move it to another namespace."""
         self._rename("views", name, to)
 
-    def drop_view(self, name: IdentifierName) -> None:
-        self._delete(view_path(identifier_of(name)))
+    def drop_view(self, name: IdentifierName, *, if_exists: bool = False) -> None:
+        """Drop a view; with `if_exists` it may be missing."""
+        with _tolerated(NotFound, tolerated=if_exists):
+            self._delete(view_path(identifier_of(name)))
 
     def _change_view(
         self, name: IdentifierName, change: Callable[[View], CommitViewRequest]
@@ -464,15 +504,30 @@ class Client(CatalogVerbs[Commit], CatalogRowVerbs):
     def _post(self, path: str, request: Struct | None = None) -> Answer:
         body = None if request is None else msgspec.json.encode(request)
         post = Request("POST", self._calls.path(path), body)
-        return self._calls.submit(lambda: post).answer
+        with self._calls.hints(path):
+            return self._calls.submit(lambda: post).answer
 
     def _rename(self, kind: str, name: IdentifierName, to: IdentifierName) -> None:
-        old, new = (table_identifier(identifier_of(each)) for each in (name, to))
-        self._post(f"{kind}/rename", RenameTableRequest(old, new))
+        old, new = identifier_of(name), identifier_of(to)
+        request = RenameTableRequest(table_identifier(old), table_identifier(new))
+        path = table_path(old) if kind == "tables" else view_path(old)
+        with self._calls.hints(namespace_path(new.namespace)), self._calls.hints(path):
+            self._post(f"{kind}/rename", request)
 
     def _delete(self, path: str, query: Mapping[str, str] | None = None) -> None:
         delete = Request("DELETE", self._calls.path(path), query=query or {})
-        self._calls.submit(lambda: delete)
+        with self._calls.hints(path):
+            self._calls.submit(lambda: delete)
+
+
+@contextmanager
+def _tolerated(error: type[FrazilError], *, tolerated: bool) -> Iterator[None]:
+    """Ignore an error which shows that there is nothing to do."""
+    try:
+        yield
+    except error:
+        if not tolerated:
+            raise
 
 
 def _request(

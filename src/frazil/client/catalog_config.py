@@ -441,7 +441,11 @@ def outage_timeout_of(properties: Mapping[str, str]) -> float | None:
     except ValueError:
         seconds = -1.0
     if not 0 <= seconds < float("inf"):
-        raise ConfigError(f"{OUTAGE_TIMEOUT}: {text!r} must be a number of seconds, 0 or more")
+        (variable,) = (each for each in CLIENT_VARIABLES if each.property == OUTAGE_TIMEOUT)
+        raise ConfigError(
+            f"{OUTAGE_TIMEOUT}: {text!r} must be a number of seconds, 0 or more; it is set by "
+            f"{variable.option}, {variable.env} or the configuration"
+        )
     return seconds
 
 

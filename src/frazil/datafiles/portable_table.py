@@ -83,6 +83,7 @@ class TableMetadataMixin:
         return self.schema_by_id(self.metadata["current-schema-id"])
 
     def schema_by_id(self, schema_id: int) -> StructType:
+        """Return a schema of the table by its id."""
         return parse_struct(self._entry("schemas", "schema-id", schema_id), "schema")
 
     def spec(self, spec_id: int | None = None) -> Mapping[str, Any]:

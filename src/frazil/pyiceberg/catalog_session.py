@@ -16,16 +16,19 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import requests
+from pyiceberg.exceptions import CommitStateUnknownException, ServiceUnavailableError
 from requests.adapters import HTTPAdapter
 from requests.exceptions import ChunkedEncodingError, ContentDecodingError
 from urllib3 import exceptions
 
+from frazil.client.send.error_answers import CatalogUnreachable
 from frazil.client.send.http_transport import (
     CONNECT_TIMEOUT_S,
     Answer,
     AnswerLost,
     NotSent,
     Request,
+    SchemeCheck,
     SendFailure,
     SentBody,
     Unusable,
@@ -34,6 +37,7 @@ from frazil.client.send.http_transport import (
 from frazil.client.send.outages import Outages, OutageWait
 from frazil.client.send.retry_policy import Clock, RetryPolicy
 from frazil.client.send.submit import KEY_HEADER, new_key
+from frazil.wire import errors
 
 _EXPIRED_TOKEN_STATUSES: Final = frozenset({401, 419})
 """Statuses after which RestCatalog requests a new token and retries once."""
@@ -67,7 +71,8 @@ class SessionTransport:
 
     def _answer(self, request: Request) -> Answer:
         url = self._url(request.path)
-        settings = self._session.merge_environment_settings(url, {}, None, None, None)
+        verify = _verify(self._session)
+        settings = self._session.merge_environment_settings(url, {}, None, verify, None)
         try:
             answer = self._session.send(
                 self._prepared(url, request),
@@ -107,11 +112,21 @@ SEND_ERRORS: Final = (
 
 
 def send_failure(error: requests.RequestException, url: str) -> SendFailure:
-    # `requests` wraps the error of urllib3.
+    return failure_of(_reason(error), url, is_unsent=isinstance(error, BodyUnsent))
+
+
+def _reason(error: requests.RequestException) -> object:
+    """Return the error of urllib3, which `requests` wraps."""
     reason: object = error.args[0] if error.args else error
-    if isinstance(reason, exceptions.MaxRetryError):
-        reason = reason.reason
-    return failure_of(reason, url, is_unsent=isinstance(error, BodyUnsent))
+    return reason.reason if isinstance(reason, exceptions.MaxRetryError) else reason
+
+
+def _verify(session: requests.Session) -> bool | str | None:
+    """Return the authorities of the session; None for those of the system.
+
+    Without them in a request, REQUESTS_CA_BUNDLE wins over what the session was told.
+    """
+    return None if session.verify is True else session.verify
 
 
 class BodyUnsent(requests.ConnectionError):
@@ -140,6 +155,26 @@ class WatchingAdapter(HTTPAdapter):
             request.body = content
 
 
+# --- errors -------------------------------------------------------------------------------------
+
+
+class _Unanswered(requests.ConnectionError):
+    """A request without an answer."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+        self.retry_after_s: int | None = None
+
+
+class Unreachable(_Unanswered, ServiceUnavailableError, CatalogUnreachable):
+    """The server did not answer in time, and nothing has happened."""
+
+
+class UnknownOutcome(_Unanswered, CommitStateUnknownException, errors.CommitStateUnknown):
+    """The change was sent and its answer is missing: look into the catalog before a repetition."""
+
+
 # --- waiting ------------------------------------------------------------------------------------
 
 
@@ -163,13 +198,13 @@ def make_patient(
     session: requests.Session,
     outages: Outages,
     *,
-    is_of_catalog: Callable[[str], bool],
+    base: Callable[[], str],
     timeout_s: float,
     key_lifetime_s: Callable[[], float | None],
 ) -> None:
-    """Replace `session.request`; requests to other servers, such as for a token, stay as they are.
+    """Replace `session.request` for URLs below `base`, those of the catalog.
 
-    Errors are those of `requests`, as PyIceberg's callers expect.
+    Requests to other servers, such as for a token, stay as they are.
     """
     for prefix, adapter in list(session.adapters.items()):
         # Another adapter, such as the one that signs requests, stays.
@@ -177,10 +212,12 @@ def make_patient(
             session.mount(prefix, WatchingAdapter())
     request = session.request
     clock = Clock()
+    scheme = SchemeCheck()
 
     def patient_request(method: str, url: str, **arguments: Any) -> requests.Response:
-        if not is_of_catalog(url):
+        if not url.startswith(base()):
             return request(method, url, **arguments)
+        arguments.setdefault("verify", _verify(session))
         arguments.setdefault("timeout", (min(CONNECT_TIMEOUT_S, timeout_s), timeout_s))
         wait = OutageWait(outages, RetryPolicy(), clock)
         lifetime_s = key_lifetime_s()
@@ -194,10 +231,12 @@ def make_patient(
             try:
                 answer = _Answer(request(method, url, **arguments))
             except SEND_ERRORS as error:
+                scheme.check(_reason(error), base())
                 failure = send_failure(error, url)
                 if is_change and isinstance(failure, AnswerLost):
                     wait.needs_key_until(key_ends_s)
                 raise failure from error
+            scheme.check_answer(answer.response.status_code, answer.response.headers, base())
             if is_change and answer.status >= 500:
                 wait.needs_key_until(key_ends_s)
             return answer
@@ -205,6 +244,7 @@ def make_patient(
         try:
             return wait.answer(send).response
         except SendFailure as failure:
-            raise failure.__cause__ or failure from None
+            kind = UnknownOutcome if wait.is_in_doubt else Unreachable
+            raise kind(wait.text_of(failure)) from None
 
     session.request = patient_request  # type: ignore[assignment]

@@ -2,6 +2,10 @@
 
     ValidationError         both PyIceberg's ValidationException and Frazil's ValidationError
     └── DuplicateFilesError also a ValueError, which PyIceberg raises for existing files
+    Unreachable             Frazil's CatalogUnreachable, PyIceberg's ServiceUnavailableError and
+                            a ConnectionError of `requests`
+    UnknownOutcome          Frazil's CommitStateUnknown, PyIceberg's CommitStateUnknownException
+                            and a ConnectionError of `requests`
 
 Code that catches PyIceberg's exceptions needs no others. The `conflicts` of a ValidationError give
 the reasons why the server refused the commit.
@@ -25,6 +29,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
 from frazil.client.send.error_answers import CatalogUnreachable
+from frazil.pyiceberg.catalog_session import UnknownOutcome, Unreachable
 from frazil.pyiceberg.staged_changes import StagedChange, StagedRef
 from frazil.wire import errors
 from frazil.wire.conflicts import duplicate_paths
@@ -117,14 +122,12 @@ class DuplicateFilesError(ValidationError, ValueError):
 
 _TRANSLATIONS: Final[tuple[tuple[type[FrazilError], type[Exception]], ...]] = (
     (errors.Conflict, exceptions.CommitFailedException),
-    (errors.CommitStateUnknown, exceptions.CommitStateUnknownException),
     (errors.NoSuchNamespace, exceptions.NoSuchNamespaceError),
     (errors.NotFound, exceptions.NoSuchTableError),
     (errors.BadRequest, exceptions.BadRequestError),
     (errors.NotAuthorized, exceptions.UnauthorizedError),
     (errors.Forbidden, exceptions.ForbiddenError),
     (errors.TooManyRequests, exceptions.TooManyRequestsError),
-    (CatalogUnreachable, exceptions.ServiceUnavailableError),
     (errors.ServiceUnavailable, exceptions.ServiceUnavailableError),
 )
 
@@ -133,6 +136,10 @@ def translated(error: FrazilError) -> Exception:
     """Return PyIceberg's exception for an error of Frazil."""
     if isinstance(error, errors.ValidationError):
         return _validation_error(error)
+    if isinstance(error, CatalogUnreachable):
+        return Unreachable(error.message)
+    if isinstance(error, errors.CommitStateUnknown):
+        return UnknownOutcome(error.message)
     for kind, exception in _TRANSLATIONS:
         if isinstance(error, kind):
             return exception(f"{error.type}: {error.message}")

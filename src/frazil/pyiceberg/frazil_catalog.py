@@ -156,7 +156,7 @@ class FrazilCatalog(RestCatalog):
         make_patient(
             session,
             self._outages,
-            is_of_catalog=lambda url: url.startswith(self.url("", prefixed=False)),
+            base=lambda: self.url("", prefixed=False),
             timeout_s=self._timeout_s,
             key_lifetime_s=lambda: self._key_lifetime_s,
         )

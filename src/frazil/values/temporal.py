@@ -95,14 +95,15 @@ def _micros_of_usual_text(text: str) -> int | None:
 
 def nanos_from_timestamp(text: str, *, with_zone: bool) -> int:
     """Parse a timestamp. If it has a zone, it must be UTC, as the spec requires."""
+    example = f"2017-11-16T22:31:08.123456{'+00:00' if with_zone else ''}"
     matched = _TIMESTAMP_TEXT.fullmatch(text)
     if matched is None:
-        raise ValueError(f"{text!r} is not a timestamp like 2017-11-16T22:31:08.123456")
+        raise ValueError(f"{text!r} is not a timestamp like {example}")
     zone = matched[8]
     if with_zone and zone not in ("+00:00", "Z"):
-        raise ValueError(f"{text!r} must end with the zone offset +00:00")
+        raise ValueError(f"{text!r} must end with the zone offset +00:00, like {example}")
     if not with_zone and zone is not None:
-        raise ValueError(f"{text!r} must not have a zone offset")
+        raise ValueError(f"{text!r} must not have a zone offset: write it like {example}")
     days = _days(matched[1], matched[2], matched[3])
     return days * NANOS_PER_DAY + _nanos_of_day(*matched.group(4, 5, 6, 7))
 

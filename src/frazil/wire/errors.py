@@ -49,6 +49,7 @@ class FrazilError(Exception):
         self.retry_after_s = retry_after_s
 
     def headers(self) -> dict[str, str]:
+        """Return the headers of an answer with this error."""
         return {} if self.retry_after_s is None else {"Retry-After": str(self.retry_after_s)}
 
     def body(self) -> dict[str, Any]:
@@ -155,6 +156,7 @@ class ValidationError(Conflict):
         self.conflicts = tuple(conflicts)
 
     def body(self) -> dict[str, Any]:
+        """Return the error model, with the conflicts; `frazil explain` reads it."""
         body = super().body()
         if self.conflicts:
             body["error"]["conflicts"] = list(self.conflicts)

@@ -198,7 +198,7 @@ def reported(choice: CatalogChoice, save_conflict: str | None = None) -> Iterato
     except NotAuthorized as error:
         _end(NotAuthorized(f"{error.message}{_token_hint(choice)}"), output, save_conflict)
     except FrazilError as error:
-        _end(error, output, save_conflict)
+        _end(_with_address(error, choice), output, save_conflict)
     finally:
         logger.setLevel(level)
 
@@ -224,6 +224,18 @@ def _token_hint(choice: CatalogChoice) -> str:
         f" ({', '.join(unused)} was not used, because the environment names another "
         f"server than {choice.properties['uri']}: pass --token, or set {URI_VARIABLE})"
     )
+
+
+def _with_address(error: FrazilError, choice: CatalogChoice) -> FrazilError:
+    """Say where the address of a server that is away comes from, if nobody typed it."""
+    from frazil.client.send.error_answers import CatalogUnreachable
+
+    source = choice.resolved.sources["uri"]
+    if not isinstance(error, CatalogUnreachable) or source == "argument":
+        return error
+    fix = f"start `frazil serve`, pass --uri, or set {URI_VARIABLE}"
+    hint = f"the default address: {fix}" if source == "default" else f"the address of {source}"
+    return CatalogUnreachable(f"{error.message} ({hint})")
 
 
 def _end(error: FrazilError, output: Output, save_conflict: str | None) -> NoReturn:
@@ -328,6 +340,7 @@ def print_dry_run(request: Request, output: Output) -> NoReturn:
         typer.echo(f"{request.method} {document['path']}")
         for name, value in request.headers.items():
             typer.echo(f"{name}: {value}")
-        typer.echo()
-        print_json(document["body"])
+        if document["body"] is not None:
+            typer.echo()
+            print_json(document["body"])
     raise typer.Exit

@@ -33,6 +33,15 @@ class CommandGroup(TyperGroup):
         with formatter.section("Commands"):
             formatter.write_dl(rows)
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        try:
+            parsed: list[str] = super().parse_args(ctx, args)
+        except _ClickError as error:
+            if hasattr(error, "option_name"):
+                error.message += f"; options follow the command: {ctx.command_path} COMMAND ..."
+            raise
+        return parsed
+
     def main(self, args: Sequence[str] | None = None, *more: Any, **options: Any) -> Any:
         words = list(sys.argv[1:] if args is None else args)
         if not options.get("standalone_mode", True) or not wants_json(words):

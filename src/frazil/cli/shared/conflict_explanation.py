@@ -61,9 +61,13 @@ CLAUSES: Final[Mapping[str, Clause]] = {
     ),
     "required-data-files": Clause(
         "data files that the change relies on are gone",
-        "Other commits have removed or rewritten data files that the change relies on, for "
-        "example by a compaction or a delete.",
-        (_READ_AGAIN, "Find the new files with the same rows with `frazil diff`."),
+        "The change relies on data files that are not live on the branch. Other commits have "
+        "removed or rewritten them, for example by a compaction or a delete, or a path is wrong.",
+        (
+            _READ_AGAIN,
+            "Compare the paths with those of `frazil ls`.",
+            "Find the new files with the same rows with `frazil diff`.",
+        ),
     ),
     "required-delete-files": Clause(
         "delete files that the change relies on are gone",
@@ -201,7 +205,9 @@ def error_object(text: str) -> dict[str, Any]:
         )
     error = value.get("error", value) if isinstance(value, dict) else None
     if not isinstance(error, dict) or not isinstance(error.get("message"), str):
-        raise NotAConflict('there is no error in it: the answer of a refused commit has "error"')
+        raise NotAConflict(
+            "there is no error.message in it: the answer of a refused commit has one"
+        )
     conflicts = error.get("conflicts", [])
     if not isinstance(conflicts, list) or not all(isinstance(each, dict) for each in conflicts):
         raise NotAConflict("error.conflicts must be a list of objects")

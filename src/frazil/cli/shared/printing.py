@@ -51,9 +51,16 @@ def console() -> Console:
 
 
 def print_table(
-    headings: Sequence[str], rows: Iterable[Sequence[Any]], right: Iterable[str] = ()
+    headings: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+    right: Iterable[str] = (),
+    *,
+    unbroken: bool = False,
 ) -> None:
-    """Print a table; the columns in `right` are aligned to the right."""
+    """Print a table; the columns in `right` are aligned to the right.
+
+    `unbroken` rows may be longer than a line of the terminal, so that their paths can be copied.
+    """
     from rich.table import Table
     from rich.text import Text
 
@@ -66,7 +73,13 @@ def print_table(
     for row in rows:
         # Text prevents square brackets in values from being read as markup.
         table.add_row(*(Text("-" if cell is None else plain(str(cell))) for cell in row))
-    console().print(table)
+    screen = console()
+    if unbroken:
+        screen.width = _WIDTH_WITHOUT_TERMINAL
+    with screen.capture() as printed:
+        screen.print(table)
+    for line in printed.get().splitlines():
+        typer.echo(line.rstrip())
 
 
 def print_tree(tree: Tree) -> None:

@@ -36,8 +36,9 @@ def table_and_ref(text: str) -> tuple[Identifier, str | None]:
 
 
 def namespace_name(text: str) -> tuple[str, ...]:
+    """Parse `a.b`, or `a.b.` as completion writes it, or a JSON array."""
     try:
-        return check_namespace(_levels(text))
+        return check_namespace(_levels(text.removesuffix(".")))
     except BadRequest as error:
         raise BadName(f"{text!r}: {error.message}") from None
 

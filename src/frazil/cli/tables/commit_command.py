@@ -147,7 +147,11 @@ def _report(
                 "metadata-location": done.metadata_location,
                 "attempts": done.attempts,
                 "added": {"data-files": len(files), "records": rows, "size-in-bytes": size},
-                "removed": {"data-files": len(args.remove), "where": args.remove_where},
+                "removed": {
+                    "data-files": len(args.remove),
+                    "where": args.remove_where,
+                    "partitions": args.replace_partitions,
+                },
             }
         )
         return
@@ -160,6 +164,8 @@ def _report(
         typer.echo(f"  - {count_text(len(args.remove), 'data file')}")
     if args.remove_where is not None:
         typer.echo(f"  - files where {args.remove_where}")
+    if args.replace_partitions:
+        typer.echo("  - all other files of their partitions")
     if args.stage_only:
         typer.echo(f"publish it: frazil cherry-pick {args.table} {done.snapshot_id}")
 

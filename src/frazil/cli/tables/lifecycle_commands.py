@@ -14,9 +14,13 @@ from frazil.cli.tables.table_change import (
     change_table,
     change_unless,
     print_done,
+    unset_text,
 )
 from frazil.cli.tables.table_commands import TABLE_HELP, TableArgument
 from frazil.extras import install_command
+from frazil.values.name_mapping import NAME_MAPPING_PROPERTY, name_mapping_of
+from frazil.values.parquet_columns import FIELD_ID
+from frazil.values.type_json import parse_struct
 from frazil.wire.errors import AlreadyExists, NotFound
 
 if TYPE_CHECKING:
@@ -98,11 +102,12 @@ def create(
     if (schema is None) == (like is None):
         choice.usage("create: give either --schema or --like")
     columns = _columns_of_text(schema) if schema is not None else _columns_of_file(choice, like)
+    given = key_values("--property", properties or ())
     options: CreateOptions = {
         "partition_by": partition_by or (),
         "sort_by": sort_by or (),
         "identifier_fields": identifier or (),
-        "properties": key_values("--property", properties or ()),
+        "properties": given if like is None else _with_name_mapping(columns, given),
         "location": location,
         "format_version": format_version,
     }
@@ -138,6 +143,18 @@ def _columns_of_file(choice: CatalogChoice, path: str | None) -> Any:
         return pyarrow.parquet.read_schema(path)
     except (OSError, pyarrow.ArrowInvalid) as error:
         choice.fail(f"--like {path}: {error}")
+
+
+def _with_name_mapping(columns: Any, properties: dict[str, str]) -> dict[str, str]:
+    """Add the property by which readers find the columns of files without field ids."""
+    from frazil.client.declare.table_definition import schema_document
+
+    if any(FIELD_ID in (column.metadata or {}) for column in columns):
+        return properties
+    # The mapping has no types, and version 3 has all of them.
+    document = schema_document(columns, {"format-version": "3"})
+    schema = parse_struct(document, "schema")
+    return {NAME_MAPPING_PROPERTY: name_mapping_of(schema), **properties}
 
 
 def _print_table(
@@ -202,8 +219,12 @@ def set_properties(
 
 def unset_properties(choice: CatalogChoice, table: TableArgument, keys: KeysArgument) -> None:
     """Remove properties of a table."""
-    done = f"unset {', '.join(keys)}"
-    change_table(choice, table, lambda loaded: loaded.remove_properties(*keys), done)
+    change_table(
+        choice,
+        table,
+        lambda loaded: loaded.remove_properties(*keys),
+        lambda before: unset_text(keys, set(keys) - before.properties.keys()),
+    )
 
 
 # --- tables of other catalogs ---------------------------------------------------------------------

@@ -33,25 +33,26 @@ def run(choice: CatalogChoice, name: str | None) -> None:
         if name is None:
             print_namespaces(choice, client, ())
             return
-        # A dot at the end selects a namespace if a table has the same name.
-        table, ref = (None, None) if name.endswith(".") else _as_table(client, name)
-        if table is None:
-            _namespace(choice, client, namespace_name(name.removesuffix(".")))
+        try:
+            table, ref = _table(client, name)
+        except BadName:
+            _namespace(choice, client, namespace_name(name))
+            return
+        except NotFound as missing:
+            if "@" in name:
+                raise
+            try:
+                _namespace(choice, client, namespace_name(name))
+            except NoSuchNamespace as error:
+                raise NotFound(f"{missing.message}\n{error.message}") from None
             return
     _files(choice, table, ref)
 
 
-def _as_table(client: Client, name: str) -> tuple[Table | None, str | None]:
-    """Return the table of this name and its ref; None if there is no such table."""
-    try:
-        identifier, ref = table_and_ref(name)
-        return client.load_table(identifier), ref
-    except BadName:
-        return None, None
-    except NotFound:
-        if "@" in name:
-            raise
-        return None, None
+def _table(client: Client, name: str) -> tuple[Table, str | None]:
+    """Load the table of this name; a dot at the end names the namespace if both exist."""
+    identifier, ref = table_and_ref(name)
+    return client.load_table(identifier), ref
 
 
 def print_namespaces(choice: CatalogChoice, client: Client, parent: tuple[str, ...]) -> None:
@@ -142,4 +143,5 @@ def print_files(files: Sequence[LiveFile]) -> None:
             for file in files
         ],
         right=("rows", "size"),
+        unbroken=True,
     )

@@ -9,10 +9,10 @@ import typer
 from frazil.cli.shared.catalog_command import DRY_RUN, CatalogChoice, add_commands
 from frazil.cli.shared.command_group import CommandGroup
 from frazil.cli.shared.printing import plain, print_json, print_pairs
-from frazil.cli.shared.shell_completion import complete_table
+from frazil.cli.shared.shell_completion import complete_namespace
 from frazil.cli.shared.typed_names import key_values, namespace_name
 from frazil.cli.tables.lifecycle_commands import IfExistsOption, KeysArgument, PropertiesArgument
-from frazil.cli.tables.table_change import change_catalog, change_unless, print_done
+from frazil.cli.tables.table_change import change_catalog, change_unless, print_done, unset_text
 from frazil.wire.errors import AlreadyExists, NotFound
 
 NamespaceArgument = Annotated[
@@ -20,7 +20,7 @@ NamespaceArgument = Annotated[
     typer.Argument(
         metavar="NAMESPACE",
         help="The namespace, as parent.child; '[\"a.b\"]' for names with dots.",
-        autocompletion=complete_table,
+        autocompletion=complete_namespace,
     ),
 ]
 
@@ -49,7 +49,7 @@ def ls(
         typer.Argument(
             metavar="NAMESPACE",
             help="List the namespaces inside of it; by default all.",
-            autocompletion=complete_table,
+            autocompletion=complete_namespace,
         ),
     ] = None,
 ) -> None:
@@ -130,8 +130,9 @@ def unset_properties(
 ) -> None:
     """Remove properties of a namespace."""
     levels = namespace_name(namespace)
-    change_catalog(choice, lambda client: client.update_namespace(levels, removals=keys))
-    _print(choice, levels, f"unset {', '.join(keys)}", {"removed": keys})
+    missing = change_catalog(choice, lambda client: client.update_namespace(levels, removals=keys))
+    removed = [key for key in keys if key not in missing]
+    _print(choice, levels, unset_text(keys, missing), {"removed": removed, "missing": missing})
 
 
 def _print(

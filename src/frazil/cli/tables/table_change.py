@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
@@ -21,16 +21,20 @@ T = TypeVar("T")
 
 
 def change_table(
-    choice: CatalogChoice, name: str, change: Callable[[Table], Commit], done: str
+    choice: CatalogChoice,
+    name: str,
+    change: Callable[[Table], Commit],
+    done: str | Callable[[Table], str],
 ) -> None:
-    """Change a table; `done` tells people what was changed."""
+    """Change a table; `done` tells people what was changed, perhaps in words about the table."""
     identifier = table_name(name)
     with choice.connect() as client:
         table = client.load_table(identifier, snapshots="refs")
         with unknown_if_interrupted():
             commit = change(table)
     document = {"table": str(identifier), "metadata-location": commit.metadata_location}
-    print_done(choice, f"{identifier}: {done}", document)
+    text = done if isinstance(done, str) else done(table)
+    print_done(choice, f"{identifier}: {text}", document)
 
 
 def change_catalog(choice: CatalogChoice, change: Callable[[Client], T]) -> T:
@@ -53,6 +57,15 @@ def change_unless(
             raise
         return False
     return True
+
+
+def unset_text(keys: Sequence[str], missing: Container[str]) -> str:
+    """Return which properties were removed, and which were not set."""
+    parts = {
+        "unset": [key for key in keys if key not in missing],
+        "was not set:": [key for key in keys if key in missing],
+    }
+    return "; ".join(f"{what} {', '.join(found)}" for what, found in parts.items() if found)
 
 
 def print_done(choice: CatalogChoice, text: str, document: dict[str, Any]) -> None:

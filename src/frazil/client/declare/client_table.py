@@ -65,10 +65,10 @@ class Table(TableMetadataMixin, TableVerbs[Commit], RowVerbs):
     """A loaded table, whose methods such as `append_files` commit at once."""
 
     identifier: Identifier
-    metadata: Mapping[str, Any]
+    metadata: Mapping[str, Any] = field(repr=False)
     """The JSON of the table's metadata as the catalog returned it."""
     metadata_location: str
-    config: Mapping[str, str] = field(default_factory=dict)
+    config: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The catalog's properties for access to this table's files."""
     committer: Callable[[Table, Change], Commit] | None = field(
         default=None, repr=False, compare=False

@@ -102,6 +102,7 @@ class View:
         return self.version(self.metadata["current-version-id"])
 
     def version(self, version_id: int) -> ViewVersion:
+        """Return a version by its id."""
         for version in self.versions:
             if version.version_id == version_id:
                 return version
@@ -113,6 +114,7 @@ class View:
         return self.schema_of(self.current_version)
 
     def schema_of(self, version: ViewVersion) -> StructType:
+        """Return the columns of a version."""
         return parse_struct(self.schema_document_of(version), "schema")
 
     @property
@@ -121,6 +123,7 @@ class View:
         return self.schema_document_of(self.current_version)
 
     def schema_document_of(self, version: ViewVersion) -> Mapping[str, Any]:
+        """Return the JSON of a version's schema."""
         schemas: list[Mapping[str, Any]] = self.metadata["schemas"]
         return next(schema for schema in schemas if schema["schema-id"] == version.schema_id)
 

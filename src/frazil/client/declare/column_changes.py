@@ -25,6 +25,7 @@ from frazil.client.declare.schema_updates import (
 )
 from frazil.values.types import NestedField, StructType, Type, TypeId, fields_by_id
 from frazil.wire.errors import BadRequest
+from frazil.wire.near_names import no_column
 
 if TYPE_CHECKING:
     from frazil.client.declare.client_table import Table
@@ -98,20 +99,19 @@ def _check_dropped(table: Table, schema: StructType) -> None:
         if field["source-id"] not in kept and field["transform"] != VOID:
             raise BadRequest(
                 f"column {old[field['source-id']].name} is in the table's partition fields: "
-                f"first drop this one (in SQL: DROP PARTITION FIELD {field['name']})"
+                f"first drop the partition field {field['name']}"
             )
     for field in table.sort_order()["fields"]:
         if field["source-id"] not in kept and field["transform"] != VOID:
             raise BadRequest(
                 f"column {old[field['source-id']].name} is in the table's sort fields: "
-                "first remove the sort order (in SQL: WRITE UNORDERED)"
+                "first set another sort order, or none"
             )
     for field_id in identifier_field_ids(table):
         if field_id not in kept:
             name = old[field_id].name
             raise BadRequest(
-                f"column {name} is an identifier field: "
-                f"first remove it from them (in SQL: DROP IDENTIFIER FIELDS {name})"
+                f"column {name} is an identifier field: first set other identifier fields, or none"
             )
 
 
@@ -153,8 +153,8 @@ def new_identifier_ids(
 def _existing(schema: StructType, editor: SchemaEditor, path: Path) -> NestedField:
     field = editor.field(schema, path)
     if field is None:
-        known = ", ".join(field.name for field in schema.fields)
-        raise BadRequest(f"there is no column {'.'.join(path)}; the columns are {known}")
+        known = (column.name for column in fields_by_id(schema).values())
+        raise BadRequest(no_column(".".join(path), known))
     return field
 
 

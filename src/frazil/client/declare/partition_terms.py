@@ -15,6 +15,7 @@ from frazil.client.declare.text_cursor import quoted
 from frazil.values.transforms import InvalidTransform, Unknown, nearest_transform, parse_transform
 from frazil.values.types import NestedField, StructType, fields_by_id
 from frazil.wire.errors import BadRequest
+from frazil.wire.near_names import no_column
 
 if TYPE_CHECKING:
     from frazil.client.declare.client_table import Table
@@ -151,8 +152,9 @@ def _column(schema: StructType, text: str, name: str) -> tuple[NestedField, str]
     alike = [full for full in known if full.lower() == wanted.lower()]
     if len(alike) == 1:
         return known[alike[0]], alike[0]
-    names = ", ".join(field.name for field in schema.fields)
-    raise BadRequest(f"{name}: there is no column {wanted!r}; the columns are {names}")
+    near = nearest_transform(wanted)
+    hint = f"; a transform is written with its column: {near}(column)" if near in _TIMES else ""
+    raise BadRequest(f"{name}: {no_column(wanted, known)}{hint}")
 
 
 # --- changes of a spec ----------------------------------------------------------------------------
@@ -202,7 +204,7 @@ class SpecEditor:
             self._fields[position]["transform"] = VOID
 
     def _parsed(self, term: str) -> dict[str, Any]:
-        (field,) = partition_spec(self._table.schema, [term])["fields"]
+        (field,) = partition_spec(self._table.schema, [term], option="partition field")["fields"]
         return {"source-id": field["source-id"], "transform": field["transform"]}
 
     def _former_of(self, parsed: Mapping[str, Any], name: str | None) -> dict[str, Any] | None:

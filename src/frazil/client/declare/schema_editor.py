@@ -13,6 +13,7 @@ from typing import TypeAlias
 from frazil.values import types
 from frazil.values.field_ids import fresh_ids, with_ids
 from frazil.wire.errors import BadRequest
+from frazil.wire.near_names import no_column
 
 Path: TypeAlias = tuple[str, ...]
 Position: TypeAlias = tuple[str, str | None]
@@ -150,14 +151,16 @@ class SchemaEditor:
         assert name is not None
         after = self._find(others, name)
         if after is None:
-            raise BadRequest(f"column {'.'.join(path)}: there is no {name} beside it")
+            names = [field.name for field in others]
+            raise BadRequest(f"column {'.'.join(path)}: beside it {no_column(name, names)}")
         return (*others[: after + 1], moved, *others[after + 1 :])
 
     def _index(self, fields: Fields, name: str, path: Path) -> int:
         index = self._find(fields, name)
         if index is None:
-            known = ", ".join(field.name for field in fields) or "none"
-            raise BadRequest(f"there is no column {'.'.join(path)}: no {name} among {known}")
+            # The columns beside it, by their whole paths.
+            beside = [".".join((*path[: path.index(name)], field.name)) for field in fields]
+            raise BadRequest(no_column(".".join(path), beside))
         return index
 
     def _find(self, fields: Fields, name: str) -> int | None:

@@ -122,9 +122,11 @@ class TableVerbs(FileVerbs[R], ColumnVerbs[R]):
         return self._rebuild(metadata_updates.create_ref, "tag", name, snapshot, options)
 
     def remove_branch(self, name: str) -> R:
+        """Remove a branch; its snapshots stay until they expire."""
         return self._rebuild(metadata_updates.remove_ref, name, "branch")
 
     def remove_tag(self, name: str) -> R:
+        """Remove a tag; its snapshot stays until it expires."""
         return self._rebuild(metadata_updates.remove_ref, name, "tag")
 
     def rollback(
@@ -146,9 +148,11 @@ class TableVerbs(FileVerbs[R], ColumnVerbs[R]):
         return self._apply(Change(lambda _: metadata_updates.cherry_pick(snapshot_id, branch)))
 
     def set_properties(self, updates: Mapping[str, str]) -> R:
+        """Set properties of the table; its others stay."""
         return self._apply(Change(lambda _: metadata_updates.change_properties(updates, ())))
 
     def remove_properties(self, *names: str) -> R:
+        """Remove properties of the table; those that are not set are ignored."""
         return self._apply(Change(lambda _: metadata_updates.change_properties({}, names)))
 
     def change_metadata(self, build: Callable[[Table], MetadataUpdates]) -> R:

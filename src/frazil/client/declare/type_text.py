@@ -11,6 +11,7 @@ from frazil.client.declare.text_cursor import Kind, TextCursor, quoted, string_l
 from frazil.values import types
 from frazil.values.field_ids import NO_ID
 from frazil.wire.errors import BadRequest
+from frazil.wire.near_names import name_hint
 
 _DECIMAL: Final = frozenset({"DECIMAL", "DEC", "NUMERIC"})
 _DEFAULT_PRECISION: Final = (10, 0)
@@ -103,8 +104,9 @@ class _TypeParser:
             return types.type_from_name(f"{word}{parameters}")
         known = _NAMES.get(word)
         if known is None:
-            names = ", ".join((*_NAMES, *_NAMES_WITH_PARTS))
-            raise BadRequest(f"{token.text} is not a type; known types are {names}")
+            names = [name.lower() for name in (*_NAMES, *_NAMES_WITH_PARTS)]
+            hint = name_hint(token.text, names, "types")
+            raise BadRequest(f"{token.text} is not a type; {hint}")
         return known
 
     def _decimal(self) -> types.Type:

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from frazil.datafiles.arrow.array_conversion import convert_leaf, is_uuid, scalar_of
+from frazil.datafiles.arrow.arrow_types import arrow_schema
 from frazil.datafiles.writing.row_partitions import transformed
 from frazil.values.literal_values import OutOfRange, literal_value
 from frazil.values.single_value import InvalidValue
@@ -35,6 +36,7 @@ from frazil.wire.expressions import (
     names_in,
     without_not,
 )
+from frazil.wire.near_names import no_column
 
 _FLOATS: Final = frozenset({TypeId.FLOAT, TypeId.DOUBLE})
 _COMPARISONS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
@@ -65,6 +67,13 @@ class RowFilter:
         tops = {self._find(name)[0][0] for name in names_in(self.expression)}
         return tuple(field for field in self.schema.fields if field.name in tops)
 
+    def check(self) -> None:
+        """Raise BadRequest if the filter does not fit the schema, even if there are no rows."""
+        schema = arrow_schema(StructType(self.columns()))
+        self.mask(
+            pa.RecordBatch.from_arrays([pa.nulls(0, each) for each in schema.types], schema=schema)
+        )
+
     def mask(self, batch: pa.RecordBatch) -> pa.Array:
         """Return which rows match, without nulls."""
         mask = self._mask(without_not(self.expression), batch)
@@ -84,8 +93,7 @@ class RowFilter:
     def _find(self, name: str) -> tuple[tuple[str, ...], NestedField]:
         found = self._by_name.get(name)
         if found is None:
-            known = ", ".join(self._by_name)
-            raise BadRequest(f"filter: there is no column {name!r}; known columns are {known}")
+            raise BadRequest(f"filter: {no_column(name, self._by_name)}")
         return found
 
     def _predicate(self, predicate: Predicate, batch: pa.RecordBatch) -> Any:

@@ -85,9 +85,10 @@ def _table(rows: Any) -> pa.Table | None:
 
 def _batches_of_dicts(rows: Iterable[Any], schema: StructType) -> Iterator[pa.RecordBatch]:
     part: list[Mapping[str, Any]] = []
+    kind = type(rows).__name__
     for row in rows:
         if not isinstance(row, Mapping):
-            raise BadRequest(f"rows: give {_EXPECTED}, not a list of {type(row).__name__}")
+            raise BadRequest(f"rows: give {_EXPECTED}, not a {kind} of {type(row).__name__}")
         part.append(row)
         if len(part) == _PYLIST_ROWS:
             yield _batch_of_dicts(part, schema)

@@ -49,6 +49,7 @@ from frazil.values.single_value import to_json
 from frazil.values.types import NestedField, StructType, TypeId
 from frazil.wire.errors import BadRequest
 from frazil.wire.expressions import Expression, Operation, Predicate, Term, all_of
+from frazil.wire.near_names import no_column
 
 _FLOATS: Final = frozenset({TypeId.FLOAT, TypeId.DOUBLE})
 _MAX_LISTED_KEYS: Final = 200
@@ -103,7 +104,7 @@ def _key_fields(table: Table, keys: Sequence[str]) -> tuple[NestedField, ...]:
             )
     for name in keys:
         if name not in by_name:
-            raise BadRequest(f"keys: {table} has no column {name}; it has {', '.join(by_name)}")
+            raise BadRequest(f"keys: {no_column(name, by_name)}")
         type_ = by_name[name].type
         if not type_.is_primitive or type_.type_id in _FLOATS:
             raise BadRequest(

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from dataclasses import field as attribute
 from datetime import datetime
 from functools import cached_property
 from importlib import import_module
@@ -39,6 +40,7 @@ from frazil.wire.errors import BadRequest
 from frazil.wire.expressions import ALWAYS_TRUE, AlwaysFalse, Expression
 from frazil.wire.file_actions import MAIN
 from frazil.wire.filter_builders import Filter, expression_of
+from frazil.wire.near_names import no_column
 
 _SPLIT_BYTES: Final = 64 << 20
 """How much of a file one thread reads before it hands over the rows."""
@@ -52,7 +54,6 @@ class ScanOptions(TypedDict, total=False):
     as_of: datetime | int | None
     """A datetime with a zone, or milliseconds since 1970."""
     limit: int | None
-    case_sensitive: bool
 
 
 def scan_of(
@@ -70,7 +71,7 @@ def scan_of(
     snapshot_id, schema = _pinned(table, snapshot)
     expression = ALWAYS_TRUE if filter is None else expression_of(filter)
     scan = TableScan(table, snapshot_id, schema, expression, _names(schema, columns), limit)
-    RowFilter(expression, schema).columns()
+    RowFilter(expression, schema).check()
     scan.check_metadata_columns()
     return scan
 
@@ -82,7 +83,7 @@ class TableScan:
     table: Table
     snapshot_id: int | None
     """None before the first snapshot."""
-    schema: StructType
+    schema: StructType = attribute(repr=False)
     """The schema whose names the filter and the columns use."""
     filter: Expression
     columns: tuple[str, ...]
@@ -299,7 +300,7 @@ def _names(schema: StructType, columns: Sequence[str] | None) -> tuple[str, ...]
         raise BadRequest(f"columns: give a list of names, such as [{columns!r}]")
     for name in columns:
         if name not in known and name not in METADATA_FIELDS:
-            raise BadRequest(f"columns: there is no column {name!r}; there are {', '.join(known)}")
+            raise BadRequest(f"columns: {no_column(name, known)}")
     if len(set(columns)) < len(columns):
         raise BadRequest("columns: a name is given twice")
     return tuple(columns)

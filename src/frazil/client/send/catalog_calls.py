@@ -6,10 +6,11 @@ The paths of namespaces and tables are made of their names here.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, Final, TypeAlias, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import msgspec
 
@@ -17,8 +18,9 @@ from frazil.client.send.http_transport import Answer, Request, Transport
 from frazil.client.send.outages import OUTAGE_TIMEOUT_S, OutagePolicy, Outages
 from frazil.client.send.retry_policy import Clock, RetryBudget, RetryPolicy
 from frazil.client.send.submit import Accepted, SubmitPolicy, read, submit
-from frazil.wire.errors import FrazilError
+from frazil.wire.errors import FrazilError, NoSuchNamespace, NoSuchTable, NoSuchView
 from frazil.wire.identifiers import Identifier, Namespace, check_identifier, check_namespace
+from frazil.wire.near_names import near_name
 
 T = TypeVar("T")
 
@@ -99,7 +101,9 @@ class Calls:
         query: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
-        return self._read(Request("GET", self.path(path), headers=headers or {}, query=query or {}))
+        request = Request("GET", self.path(path), headers=headers or {}, query=query or {})
+        with self.hints(path):
+            return self._read(request)
 
     def post_read(
         self,
@@ -161,6 +165,54 @@ class Calls:
         prefix = self._configured_prefix
         return f"{self.config.prefix if prefix is None else f'{prefix}/' if prefix else ''}{path}"
 
+    @contextmanager
+    def hints(self, path: str) -> Iterator[None]:
+        """Say in the error about a missing name of `path` which one was probably meant."""
+        try:
+            yield
+        except (NoSuchNamespace, NoSuchTable, NoSuchView) as error:
+            levels, kind, name = _names_of(path)
+            try:
+                if isinstance(error, NoSuchNamespace):
+                    hint = self._near_namespace(levels)
+                else:
+                    hint = self._near_relation(levels, kind, name)
+            except FrazilError:
+                hint = ""  # The error itself matters more than its hint.
+            error.message += hint
+            error.args = (error.message,)
+            raise
+
+    def _near_relation(self, namespace: Namespace, kind: str, name: str) -> str:
+        if not name:
+            return ""
+        other = {"tables": "views", "views": "tables"}[kind]
+        path = self.path(f"{namespace_path(namespace)}/{other}/{quote(name, safe='')}")
+        if self._read(Request("HEAD", path), missing_is_answer=True, waits=False).status != 404:
+            return f": it is a {other.removesuffix('s')}"
+        try:
+            found = self._first_page(f"{namespace_path(namespace)}/{kind}")["identifiers"]
+        except NoSuchNamespace as missing:
+            return f": {missing.message}{self._near_namespace(namespace)}"
+        return _did_you_mean(namespace, name, [each["name"] for each in found])
+
+    def _near_namespace(self, levels: Namespace) -> str:
+        if not levels:
+            return ""
+        *parent, name = levels
+        query = {"parent": NAMESPACE_SEPARATOR.join(parent)} if parent else {}
+        try:
+            found = self._first_page("namespaces", query)["namespaces"]
+        except NoSuchNamespace:
+            return self._near_namespace(tuple(parent))
+        return _did_you_mean(parent, name, [each[-1] for each in found])
+
+    def _first_page(self, path: str, query: Mapping[str, str] | None = None) -> dict[str, Any]:
+        """Return the first names of a list, without a wait for them."""
+        page = {**(query or {}), "pageToken": "", "pageSize": str(self._page_size)}
+        answer = self._read(Request("GET", self.path(path), query=page), waits=False)
+        return decode(answer, dict[str, Any])
+
     def _read(
         self, request: Request, *, missing_is_answer: bool = False, waits: bool = True
     ) -> Answer:
@@ -203,6 +255,19 @@ def identifier_of(name: IdentifierName) -> Identifier:
 
 def namespace_path(namespace: Namespace) -> str:
     return f"namespaces/{quote(NAMESPACE_SEPARATOR.join(namespace), safe='')}"
+
+
+def _names_of(path: str) -> tuple[Namespace, str, str]:
+    """Return the namespace in a path, `tables` or `views`, and the name; empty if it has none."""
+    first, namespace, kind, name, *_ = [*path.split("/"), "", "", ""]
+    if first != "namespaces" or not namespace:
+        return (), "", ""
+    return tuple(unquote(namespace).split(NAMESPACE_SEPARATOR)), kind, unquote(name)
+
+
+def _did_you_mean(parent: Sequence[str], name: str, names: Sequence[str]) -> str:
+    near = None if name in names else near_name(name, names)
+    return "" if near is None else f": did you mean {'.'.join((*parent, near))!r}?"
 
 
 def tables_path(namespace: Namespace) -> str:

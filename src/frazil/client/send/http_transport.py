@@ -122,8 +122,7 @@ class HttpTransport:
             self._headers["Authorization"] = f"Bearer {token}"
         self._pool: urllib3.PoolManager | None = None
         self._pool_lock = threading.Lock()
-        self._knows_scheme = False
-        """Whether the server has answered, or was asked after a failure."""
+        self._scheme = SchemeCheck()
 
     def send(self, request: Request) -> Answer:
         from urllib.parse import urlencode
@@ -146,37 +145,15 @@ class HttpTransport:
                 redirect=False,
             )
         except exceptions.HTTPError as error:
-            wrong = None if self._knows_scheme else self._scheme_to_use(error)
-            if wrong is not None:
-                raise WrongScheme(wrong) from error
+            self._scheme.check(error, self._base)
             is_unsent = body is not None and not body.is_sent
             raise failure_of(error, self._base, is_unsent=is_unsent) from error
-        # nginx and Frazil answer plain http on a port of https so.
-        if answer.status == 400 and answer.headers.get("connection", "").lower() == "close":
-            wrong = None if self._knows_scheme else self._scheme_to_use(None)
-            if wrong is not None:
-                raise WrongScheme(wrong)
-        self._knows_scheme = True
+        self._scheme.check_answer(answer.status, answer.headers, self._base)
         return Answer(
             answer.status,
             {name.lower(): value for name, value in answer.headers.items()},
             answer.data,
         )
-
-    def _scheme_to_use(self, error: Exception | None) -> str | None:
-        """Return what is wrong if the server speaks the other one of http and https.
-
-        `error` is None if the server has closed the connection with an answer.
-        """
-        from urllib3 import exceptions
-
-        scheme = _other_scheme(self._base, error)
-        if scheme is None:
-            # The check itself may take seconds. A connection that was refused shows nothing.
-            self._knows_scheme = not isinstance(error, exceptions.NewConnectionError)
-            return None
-        address = self._base.partition("://")[2].removesuffix("/v1/")
-        return f"{self._base}: the server speaks {scheme}, use {scheme}://{address}"
 
     def close(self) -> None:
         with self._pool_lock:
@@ -262,7 +239,38 @@ def _short(error: object) -> str | None:
 # --- http or https --------------------------------------------------------------------------------
 
 
-def _other_scheme(url: str, error: Exception | None) -> str | None:
+class SchemeCheck:
+    """Checks once whether a server speaks the other one of http and https."""
+
+    def __init__(self) -> None:
+        self.is_done = False
+        """Whether the server has answered, or was asked after a failure."""
+
+    def check(self, error: object, base: str) -> None:
+        """Raise WrongScheme if a request to `base` failed with this error of urllib3 for it.
+
+        `error` is None if the server has closed the connection with an answer.
+        """
+        from urllib3 import exceptions
+
+        scheme = None if self.is_done else _other_scheme(base, error)
+        if scheme is not None:
+            address = base.partition("://")[2].removesuffix("/v1/")
+            raise WrongScheme(
+                f"{base}: the server speaks {scheme}, use {scheme}://{address}"
+            ) from None
+        # The check itself may take seconds. A connection that was refused shows nothing.
+        self.is_done |= not isinstance(error, exceptions.NewConnectionError)
+
+    def check_answer(self, status: int, headers: Mapping[str, str], base: str) -> None:
+        """Raise WrongScheme if an answer is what nginx and Frazil send for http on a port of
+        https. Any other answer shows that the scheme is right."""
+        if status == 400 and headers.get("connection", "").lower() == "close":
+            self.check(None, base)
+        self.is_done = True
+
+
+def _other_scheme(url: str, error: object) -> str | None:
     """Return the scheme that the server speaks if the failure comes from using the other one."""
     import ssl
     from http.client import RemoteDisconnected

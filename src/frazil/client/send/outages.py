@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Final, Protocol, TypeVar
 
-from frazil.client.send.http_transport import AnswerLost, NotSent, Unusable
+from frazil.client.send.http_transport import AnswerLost, NotSent, SendFailure, Unusable
 from frazil.client.send.retry_policy import Clock, RetryPolicy
 from frazil.wire.errors import BadRequest
 
@@ -117,6 +117,11 @@ class OutageWait:
         if self._key_ends_s is None:
             self._key_ends_s = key_ends_s
 
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether an attempt may have been executed."""
+        return self._key_ends_s is not None
+
     def answer(self, send: Callable[[], A]) -> A:
         """Call `send` until the server answers.
 
@@ -141,11 +146,11 @@ class OutageWait:
             self._outages.is_given_up()
             raise
 
-    @property
-    def waited_s(self) -> float:
+    def text_of(self, failure: SendFailure) -> str:
+        """Return the message of the last failure, with the time that was waited."""
         if self._began_s is None or self._waits == 0:
-            return 0.0
-        return self._clock.now_s() - self._began_s
+            return str(failure)
+        return f"{failure}; waited {seconds_text(self._clock.now_s() - self._began_s)}"
 
     def _wait(self, reason: str, at_least_s: float = 0.0) -> bool:
         """Wait before the next attempt; return False at once if the time is over."""

@@ -33,7 +33,7 @@ from frazil.client.send.http_transport import (
     SendFailure,
     Transport,
 )
-from frazil.client.send.outages import AWAY_STATUSES, Outages, OutageWait, seconds_text
+from frazil.client.send.outages import AWAY_STATUSES, Outages, OutageWait
 from frazil.client.send.retry_policy import Clock, RetryBudget, RetryPolicy
 from frazil.wire.errors import CommitFailed, CommitStateUnknown, FrazilError
 
@@ -83,7 +83,7 @@ def read(
         try:
             answer = outage.answer(lambda: transport.send(request))
         except SendFailure as error:
-            raise CatalogUnreachable(_waited(error, outage)) from error
+            raise CatalogUnreachable(outage.text_of(error)) from None
         if answer.status < 300 or (missing_is_answer and answer.status == 404):
             return answer
         failure = error_of(answer)
@@ -143,12 +143,12 @@ class _Delivery:
             try:
                 answer = self._outage.answer(self._attempt)
             except NotSent as error:
-                unreachable = CatalogUnreachable(_waited(error, self._outage))
-                raise self._final_error(unreachable) from error
+                unreachable = CatalogUnreachable(self._outage.text_of(error))
+                raise self._final_error(unreachable) from None
             except AnswerLost as error:
                 raise CommitStateUnknown(
-                    f"the answer was lost: {_waited(error, self._outage)}"
-                ) from error
+                    f"the answer was lost: {self._outage.text_of(error)}"
+                ) from None
             if answer.status < 300 and _is_from_catalog(answer):
                 return answer
             failure = self._retryable_failure(answer)
@@ -215,10 +215,6 @@ class _Delivery:
         )
         unknown.__cause__ = failure
         return unknown
-
-
-def _waited(error: SendFailure, outage: OutageWait) -> str:
-    return f"{error}; waited {seconds_text(outage.waited_s)}" if outage.waited_s else str(error)
 
 
 def _is_from_catalog(answer: Answer) -> bool:

@@ -215,7 +215,7 @@ def _not_parquet(path: str, source: Any, error: Exception) -> FileNotReadable:
     if size < _MIN_BYTES or not tail.endswith(_MAGIC):
         return FileNotReadable(
             path,
-            f"is not a Parquet file, or its writer was not closed: its last bytes are "
-            f"{bytes(tail[-4:])!r}, not {_MAGIC!r}",
+            f"is not a Parquet file, or its writer was not closed: it does not end with "
+            f"{_MAGIC.decode()}",
         )
     return FileNotReadable(path, f"its footer cannot be read ({error})")
