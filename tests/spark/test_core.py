@@ -253,9 +253,7 @@ def test_a_stream_is_written(
         assert found == sorted([*(row for row in START if row[0] != 3), batches[0][0], *batches[1]])
 
 
-def test_a_limited_stream_is_read_to_its_end(
-    core: Session, namespace: str, tmp_path: Path
-) -> None:
+def test_a_limited_stream_is_read_to_its_end(core: Session, namespace: str, tmp_path: Path) -> None:
     """A source without limits in Spark's interface refuses them, since Spark runs one batch."""
     table = orders(core, namespace, "copy-on-write")
     new_table(core, f"{namespace}.copy", ORDERS)

@@ -274,15 +274,15 @@ def test_deletes_stop_a_stream_unless_they_are_to_be_skipped(
 
 @pytest.mark.parametrize("limit", ["max_files", "max_rows"])
 def test_limits_never_end_a_run_before_everything_is_read(reading: Reading, limit: str) -> None:
-    """Spark 4.1 runs one batch of a Python source for availableNow, so our reader takes no limit."""
+    """Spark 4.1 runs one batch of a Python source for availableNow, so ours takes no limit."""
     for number in range(3):
         reading.append((number, "x"))
+    options: dict[str, Any] = {limit: 1}
     if reading.session.context.settings.reader == "own":
         with pytest.raises(BadRequest, match=r"max_files, max_rows.*reader=jar"):
-            reading.run(**{limit: 1})
+            reading.run(**options)
     else:
-        batches = reading.run(**{limit: 1})
-        assert sum(batches, []) == [(0, "x"), (1, "x"), (2, "x")]
+        assert reading.run(**options) == [[(0, "x")], [(1, "x")], [(2, "x")]]
 
 
 @pytest.mark.parametrize(
