@@ -28,6 +28,10 @@ def _rows(session: Session, text: str, args: Any = None) -> list[tuple[Any, ...]
     return [tuple(row) for row in session.sql(text, args).collect()]
 
 
+def _files(session: Session) -> set[str]:
+    return {path for (path,) in _rows(session, "SELECT file_path FROM t.files")}
+
+
 def _ids(session: Session, table: str = "t") -> list[int]:
     return [row[0] for row in _rows(session, f"SELECT id FROM {table} ORDER BY id")]
 
@@ -167,6 +171,7 @@ def test_insert_by_position_and_by_name(shop: Session) -> None:
 )
 def test_overwrite(shop: Session, statement: str, mode: str, expected: list[int]) -> None:
     setting = "spark.sql.sources.partitionOverwriteMode"
+    files = _files(shop)
     shop.spark.conf.set(setting, mode)
     try:
         (row,) = shop.sql(statement).collect()
@@ -174,6 +179,8 @@ def test_overwrite(shop: Session, statement: str, mode: str, expected: list[int]
         shop.spark.conf.unset(setting)
     assert (row.operation, row.rows_written) == ("overwrite", 1)
     assert _ids(shop) == expected
+    assert row.rows_deleted == 4 + 1 - len(expected)
+    assert (row.files_added, row.files_removed) == (1, len(files - _files(shop)))
 
 
 def test_partition_must_be_a_column_of_the_partitions(shop: Session) -> None:
@@ -238,8 +245,22 @@ def test_a_statement_that_reads_its_target_is_run_again_as_a_whole(
 
 
 def test_truncate(shop: Session) -> None:
-    shop.sql("TRUNCATE TABLE t")
+    (row,) = shop.sql("TRUNCATE TABLE t").collect()
+    assert (row.rows_deleted, row.files_removed) == (4, 2)
     assert _ids(shop) == []
+
+
+@pytest.mark.parametrize(("where", "rows", "files"), [("", 4, 2), ("WHERE p = 1", 2, 1)])
+def test_a_delete_of_whole_files_counts_their_rows(
+    shop: Session, where: str, rows: int, files: int
+) -> None:
+    (row,) = shop.sql(f"DELETE FROM t {where}").collect()
+    assert (row.mode, row.rows_deleted, row.files_removed) == ("metadata", rows, files)
+
+
+def test_a_replaced_table_says_that_its_numbers_are_unknown(shop: Session) -> None:
+    (row,) = shop.sql("CREATE OR REPLACE TABLE t AS SELECT 1 AS id").collect()
+    assert (row.rows_written, row.rows_deleted, row.files_removed) == (1, None, None)
 
 
 # --- errors in the user's terms -------------------------------------------------------------------

@@ -57,7 +57,7 @@ from frazil.spark.rows.changed_rows import (
 from frazil.spark.rows.row_dependence import has_subquery
 from frazil.spark.schema.schema_evolution import Evolution
 from frazil.spark.writing.frame_writer import WriteOptions
-from frazil.spark.writing.write_commit import Write, commit_files, writing
+from frazil.spark.writing.write_commit import Write, commit_files, removed_by, writing
 from frazil.wire.declared_content import DeclaredContentFile
 from frazil.wire.errors import BadRequest, FrazilError
 from frazil.wire.expressions import AlwaysFalse, Expression
@@ -366,7 +366,7 @@ def _check_lineage_names(table: Table) -> None:
 def _delete(attempt: RowAttempt) -> Result:
     tasks = attempt.tasks() if not isinstance(attempt.reads, AlwaysFalse) else {}
     if tasks and attempt.is_exact and all(task.residual is True for task in tasks.values()):
-        return _remove_files(attempt, len(tasks))
+        return _remove_files(attempt)
     columns = needed_columns([attempt.condition], attempt.names)
     frame = attempt.matching(columns, lineage=False)
     if not tasks:
@@ -374,7 +374,7 @@ def _delete(attempt: RowAttempt) -> Result:
     return attempt.run_deletes(frame.select(*attempt.columns(FILE, POSITION)), tasks)
 
 
-def _remove_files(attempt: RowAttempt, files: int) -> Result:
+def _remove_files(attempt: RowAttempt) -> Result:
     """Remove whole files by the filter.
 
     The catalog evaluates the filter again in the commit, so that nothing has to be validated:
@@ -382,12 +382,13 @@ def _remove_files(attempt: RowAttempt, files: int) -> Result:
     """
     options = {name: value for name, value in attempt.options.items() if name != "isolation"}
     commit = attempt.table.delete_files(row_filter=attempt.reads, **options)
+    removed = removed_by(attempt.context, commit)
     return Result(
         commit=commit,
         operation=attempt.command,
         mode=Mode.METADATA,
-        rows_deleted=None,
-        files_removed=files,
+        rows_deleted=removed.rows,
+        files_removed=removed.files,
     )
 
 
