@@ -49,6 +49,8 @@ UPSERT: Final = "upsert"
 COMPLETE: Final = "complete"
 _OUTPUT_MODES: Final = {APPEND: "append", UPSERT: "update", COMPLETE: "complete"}
 
+_TRIGGERS: Final = ("availableNow", "continuous", "once", "processingTime", "realTime")
+"""The arguments of Spark's `trigger`; not every version has all of them."""
 Trigger = str | Mapping[str, Any]
 """`"10 seconds"`, `"availableNow"`, or the arguments of Spark's `trigger`."""
 
@@ -125,6 +127,12 @@ def _triggered(stream: Any, trigger: Trigger | None) -> Any:
     if trigger is None:
         return stream
     if isinstance(trigger, Mapping):
+        unknown = sorted(set(trigger) - set(_TRIGGERS))
+        if unknown or len(trigger) != 1:
+            raise BadRequest(
+                f"trigger: {dict(trigger)} is not one of {', '.join(_TRIGGERS)}: pass "
+                '{"availableNow": True}, or {"processingTime": "10 seconds"}'
+            )
         return stream.trigger(**trigger)
     if trigger.replace("-", "").replace("_", "").lower() == "availablenow":
         return stream.trigger(availableNow=True)
