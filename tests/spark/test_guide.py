@@ -35,6 +35,7 @@ def test_the_guide_is_run_as_it_stands(
     assert names["merged"].mode == "merge-on-read"
     rows = {row["id"]: row for row in orders.scan().collect()}
     assert rows[100]["item"] == "on a branch"
+    assert rows[200]["item"] == "new"
     assert rows[9]["item"] == "new name"
     assert names["query"].exception() is None
     assert 2 not in rows
