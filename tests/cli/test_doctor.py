@@ -108,7 +108,9 @@ def test_a_database_in_a_missing_folder(tmp_path: Path) -> None:
     assert "mount its disk" in findings["database"]["fix"]
 
 
-@pytest.mark.parametrize("database", ["sqlite", "postgres"])
+@pytest.mark.parametrize(
+    "database", ["sqlite", pytest.param("postgres", marks=pytest.mark.process)]
+)
 def test_metadata_files_that_were_moved(
     tmp_path: Path, database: str, request: pytest.FixtureRequest
 ) -> None:

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from datetime import date, datetime
 from decimal import Decimal
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -250,6 +251,26 @@ def test_a_stream_is_written(
         assert found == sorted([*START, *batches[0], *batches[1]])
     else:
         assert found == sorted([*(row for row in START if row[0] != 3), batches[0][0], *batches[1]])
+
+
+def test_a_limited_stream_is_read_to_its_end(core: Session, namespace: str, tmp_path: Path) -> None:
+    """A source without limits in Spark's interface refuses them, since Spark runs one batch."""
+    table = orders(core, namespace, "copy-on-write")
+    new_table(core, f"{namespace}.copy", ORDERS)
+    copy = core.table(f"{namespace}.copy")
+    is_own = core.context.settings.reader == "own"
+    if is_own and find_spec("pyspark.sql.streaming.datasource") is None:
+        with pytest.raises(BadRequest, match="max_files"):
+            table.read_stream(max_files=1)
+        return
+    query = copy.write_stream(
+        table.read_stream(max_files=1),
+        checkpoint_location=str(tmp_path / "checkpoint"),
+        trigger="availableNow",
+    )
+    query.awaitTermination()
+    assert rows(copy) == START
+    assert len(copy.load().snapshots) == 3
 
 
 def test_nothing_reached_for_the_jvm_beside_connect(spark: SparkSession) -> None:

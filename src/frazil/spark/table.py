@@ -20,7 +20,7 @@ from frazil.spark.core.progress import progress
 from frazil.spark.core.statement_runs import Result, Target
 from frazil.spark.reading import frame_scans
 from frazil.spark.rows import row_changes
-from frazil.spark.rows.merge_clauses import Merge
+from frazil.spark.rows.merge_clauses import Merge, on_condition
 from frazil.spark.rows.merge_statement import MergeBuilder, Source
 from frazil.spark.schema.spark_types import iceberg_schema
 from frazil.spark.sql.statement_tables import frame_of_view
@@ -144,8 +144,10 @@ class SparkTable:
 
     # --- changing rows ----------------------------------------------------------------------------
 
-    def delete(self, where: Condition | None = None, **options: Any) -> Result:
-        """Delete the rows that match; without a condition all of them."""
+    def delete(self, where: Condition, **options: Any) -> Result:
+        """Delete the rows that match; `"true"` deletes all rows."""
+        if where is None:  # A variable that was not set must not delete everything.
+            raise BadRequest(f'where: give a condition; "true" deletes all rows of {self}')
         with progress(self.context, f"delete from {self}"):
             return row_changes.delete(self.context, self._target(), where, **options)
 
@@ -159,13 +161,20 @@ class SparkTable:
     def merge(
         self,
         source: Source,
-        on: str | Column,
+        on: str | Column | Sequence[str],
         *,
         target_alias: str = "target",
         source_alias: str = "source",
     ) -> MergeBuilder:
-        """Start a MERGE: add its clauses, then `execute`."""
-        merge = Merge(on=on, target_alias=target_alias, source_alias=source_alias)
+        """Start a MERGE: add its clauses, then `execute`.
+
+        `on` is a condition, or the name of a column that both sides have, or several such names.
+        """
+        merge = Merge(
+            on=on_condition(on, target_alias, source_alias),
+            target_alias=target_alias,
+            source_alias=source_alias,
+        )
         return MergeBuilder(self.context, self._target(), source, merge)
 
     # --- streams ----------------------------------------------------------------------------------

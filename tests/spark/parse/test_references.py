@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from frazil.spark.parse.table_references import needs_of, references, replaced
+from frazil.spark.parse.sql_tokens import apply_edits, position_before
+from frazil.spark.parse.table_references import needs_of, references, replaced, table_edits
 
 
 def _names(text: str) -> list[str]:
@@ -13,7 +14,7 @@ def _names(text: str) -> list[str]:
 
 def _rewritten(text: str, *names: str) -> str:
     """Replace the tables in the text by `names`, in their order."""
-    return replaced(text, dict(zip(references(text), names, strict=True)), braces=False)
+    return replaced(text, dict(zip(references(text), names, strict=True)))
 
 
 @pytest.mark.parametrize(
@@ -103,10 +104,22 @@ def test_only_the_names_are_replaced(text: str, expected: str) -> None:
     assert _rewritten(text, "v") == expected
 
 
-def test_braces_survive_formatting() -> None:
-    text = "SELECT '{a}' FROM ns.t"
-    found = replaced(text, {references(text)[0]: "{f}"}, braces=True)
-    assert found.format(f="v") == "SELECT '{a}' FROM v AS `t`"
+@pytest.mark.parametrize("name", ["v", "a_long_name_of_a_view"])
+def test_positions_in_the_edited_text_are_found_in_the_original(name: str) -> None:
+    text = """SELECT x FROM ns.t VERSION
+AS OF 3 WHERE x > ns.t.y
+  AND other = 1"""
+    edits = table_edits(text, {references(text)[0]: name}, {})
+    lines = apply_edits(text, edits).split("\n")
+    for word in ("x FROM", "WHERE", "x >", "y\n", "AND", "other"):
+        line = next(number for number, line in enumerate(lines, 1) if word in f"{line}\n")
+        column = f"{lines[line - 1]}\n".index(word)
+        expected = text.index(word)
+        before = text[:expected].split("\n")
+        found = position_before(text, edits, line, column)
+        assert found == (len(before), len(before[-1])), word
+    # Anything inside a new name is where the old one began.
+    assert position_before(text, edits, 1, 14 + len(name) - 1) == (1, 14)
 
 
 def test_tables_that_are_not_replaced_stay_as_they_are() -> None:

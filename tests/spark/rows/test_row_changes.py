@@ -170,11 +170,24 @@ def test_whole_files_are_dropped_unread(
     assert table.delete(col("part") == 2).mode == "metadata"
     assert rows_of(table) == []
     assert table.delete("id = 1").commit is None
-    # Without a condition, the statement removes all rows, and each vector with its file.
+    # The condition true removes all rows, and each vector with its file.
     table.append(frame_of(spark, first_rows()).coalesce(1))
     table.delete("id = 4")
-    assert table.delete().mode == "metadata"
+    emptied = table.delete("true")
+    assert (emptied.mode, emptied.rows_deleted, emptied.files_removed) == ("metadata", None, 4)
     assert rows_of(table) == []
+    # If no row was deleted before, the numbers are known.
+    table.append(frame_of(spark, first_rows()).coalesce(1))
+    emptied = table.delete("true")
+    assert (emptied.rows_deleted, emptied.files_removed) == (20, 3)
+
+
+def test_a_delete_needs_a_condition(session: Session, namespace: str) -> None:
+    table: Any = created(session, namespace, 2, COW)
+    with pytest.raises(TypeError, match="where"):
+        table.delete()
+    with pytest.raises(BadRequest, match=r'where: give a condition; "true" deletes all rows'):
+        table.delete(None)
 
 
 def test_nothing_to_change_makes_no_snapshot(

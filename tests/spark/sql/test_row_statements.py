@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import AnalysisException
 
 from frazil.wire.errors import BadRequest, NoSuchTable
 
@@ -24,6 +26,10 @@ def shop(session: Session, namespace: str) -> Session:
 
 def _rows(session: Session, text: str, args: Any = None) -> list[tuple[Any, ...]]:
     return [tuple(row) for row in session.sql(text, args).collect()]
+
+
+def _files(session: Session) -> set[str]:
+    return {path for (path,) in _rows(session, "SELECT file_path FROM t.files")}
 
 
 def _ids(session: Session, table: str = "t") -> list[int]:
@@ -165,6 +171,7 @@ def test_insert_by_position_and_by_name(shop: Session) -> None:
 )
 def test_overwrite(shop: Session, statement: str, mode: str, expected: list[int]) -> None:
     setting = "spark.sql.sources.partitionOverwriteMode"
+    files = _files(shop)
     shop.spark.conf.set(setting, mode)
     try:
         (row,) = shop.sql(statement).collect()
@@ -172,6 +179,8 @@ def test_overwrite(shop: Session, statement: str, mode: str, expected: list[int]
         shop.spark.conf.unset(setting)
     assert (row.operation, row.rows_written) == ("overwrite", 1)
     assert _ids(shop) == expected
+    assert row.rows_deleted == 4 + 1 - len(expected)
+    assert (row.files_added, row.files_removed) == (1, len(files - _files(shop)))
 
 
 def test_partition_must_be_a_column_of_the_partitions(shop: Session) -> None:
@@ -236,5 +245,141 @@ def test_a_statement_that_reads_its_target_is_run_again_as_a_whole(
 
 
 def test_truncate(shop: Session) -> None:
-    shop.sql("TRUNCATE TABLE t")
+    (row,) = shop.sql("TRUNCATE TABLE t").collect()
+    assert (row.rows_deleted, row.files_removed) == (4, 2)
     assert _ids(shop) == []
+
+
+@pytest.mark.parametrize(("where", "rows", "files"), [("", 4, 2), ("WHERE p = 1", 2, 1)])
+def test_a_delete_of_whole_files_counts_their_rows(
+    shop: Session, where: str, rows: int, files: int
+) -> None:
+    (row,) = shop.sql(f"DELETE FROM t {where}").collect()
+    assert (row.mode, row.rows_deleted, row.files_removed) == ("metadata", rows, files)
+
+
+def test_a_replaced_table_says_that_its_numbers_are_unknown(shop: Session) -> None:
+    (row,) = shop.sql("CREATE OR REPLACE TABLE t AS SELECT 1 AS id").collect()
+    assert (row.rows_written, row.rows_deleted, row.files_removed) == (1, None, None)
+
+
+# --- errors in the user's terms -------------------------------------------------------------------
+
+
+def _message(session: Session, statement: str) -> str:
+    with pytest.raises((AnalysisException, BadRequest, NoSuchTable)) as caught:
+        session.sql(statement).collect()
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("query", "word"),
+    [
+        ("SELECT id FROM {t} WHERE nope > 2", "nope"),
+        ("SELECT a.id FROM {t} a JOIN {t} AS b ON a.id = b.nope", "b.nope"),
+        ("SELECT *\nFROM {t} VERSION\nAS OF {s} WHERE nope IS NULL", "nope"),
+        ("SELECT '{{x}}' FROM {t} WHERE nosuch(id)", "nosuch"),
+        ("SELECT count(*) FROM {t} WHERE {t}.v > ANY", "ANY"),
+        ("SELECT * FROM {t} WHERE id = = 2", "= 2"),
+    ],
+)
+@pytest.mark.parametrize("reader", ["session", "own_session"])
+def test_a_position_is_that_of_the_users_text(
+    request: pytest.FixtureRequest,
+    shop: Session,
+    namespace: str,
+    query: str,
+    word: str,
+    reader: str,
+) -> None:
+    table = f"{namespace}.t"
+    text = query.format(t=table, s=shop.client.load_table(table).head())
+    message = _message(request.getfixturevalue(reader), text)
+    before = text[: text.rindex(word)].split("\n")
+    assert re.search(rf"line {len(before)},? pos {len(before[-1])}\b", message), message
+    assert "_pyspark" not in message
+    assert "SubqueryAlias" not in message
+
+
+@pytest.mark.parametrize(
+    ("statement", "hint"),
+    [
+        ("DELETE FROM t WHERE vv > 'a'", "no column vv here: did you mean 'v'?"),
+        (
+            "DELETE FROM t WHERE t.nope = 1",
+            r"no column t.nope here: the columns are id, v, p",
+        ),
+        ("DELETE FROM t WHERE p = 9 AND nope = 1", "no column nope here"),
+        (
+            "INSERT INTO t REPLACE WHERE pp = 1 SELECT * FROM t",
+            "no column pp here: did you mean 'p'?",
+        ),
+        ("UPDATE t SET v = 'x' WHERE idd = 1", "no column idd here: did you mean 'id'?"),
+        ("UPDATE t SET v = upper(vv)", "no column vv here: did you mean 'v'?"),
+        ("UPDATE t AS x SET v = x.vv WHERE x.id = 1", "no column x.vv here: did you mean 'v'?"),
+        (
+            "MERGE INTO t USING (SELECT 1 AS id) s ON t.idd = s.id WHEN MATCHED THEN DELETE",
+            "no column t.idd here: did you mean 'id'?",
+        ),
+        (
+            "MERGE INTO t USING (SELECT 1 AS id, 'x' AS w) s ON t.id = s.id "
+            "WHEN MATCHED THEN UPDATE SET v = s.ww",
+            "no column s.ww here: did you mean 'w'?",
+        ),
+    ],
+)
+@pytest.mark.parametrize("reader", ["session", "own_session"])
+def test_row_changes_suggest_the_columns_of_their_tables(
+    request: pytest.FixtureRequest,
+    shop: Session,
+    namespace: str,
+    statement: str,
+    hint: str,
+    reader: str,
+) -> None:
+    session: Session = request.getfixturevalue(reader)
+    session.sql(f"USE {namespace}")
+    message = _message(session, statement)
+    assert f"{namespace}.t: there is {hint}" in message
+    assert not re.search(r"_pos|_file|__frazil|line \d+", message)
+
+
+def test_other_errors_of_row_changes_have_no_position(shop: Session) -> None:
+    message = _message(shop, "DELETE FROM t WHERE nosuch(v) OR id = 1")
+    assert "`nosuch`" in message
+    assert "pos 0" not in message
+    message = _message(shop, "INSERT INTO t SELECT idd, v, p FROM t")
+    assert "`id`" in message
+    assert "pos" not in message
+    # A subquery has columns of its own, which Spark knows best.
+    message = _message(shop, "DELETE FROM t WHERE id IN (SELECT idd FROM t x WHERE x.p = t.p)")
+    assert "`id`" in message
+
+
+def test_a_condition_is_checked_where_there_is_nothing_to_change(
+    shop: Session, namespace: str
+) -> None:
+    shop.sql("TRUNCATE TABLE t")
+    for statement in ("DELETE FROM t WHERE nope = 1", "UPDATE t SET v = 'x' WHERE nope = 1"):
+        assert "there is no column nope here" in _message(shop, statement)
+    shop.sql("CREATE TABLE never (id BIGINT)")
+    assert "there is no column nope here" in _message(shop, "DELETE FROM never WHERE nope = 1")
+
+
+@pytest.mark.parametrize("prefix", ["", "frazil."])
+def test_a_misspelled_metadata_table_is_answered_with_the_nearest(
+    shop: Session, namespace: str, prefix: str
+) -> None:
+    table = f"{prefix}{namespace}.t"
+    message = _message(shop, f"SELECT * FROM {table}.snapshot")
+    assert f"{namespace}.t has no metadata table snapshot: did you mean 'snapshots'?" in message
+    message = _message(shop, f"SELECT * FROM {table}.zzzz")
+    assert "zzzz: the metadata tables are all_data_files, " in message
+    if not prefix:
+        assert "did you mean 'files'?" in _message(shop, "SELECT * FROM t.file")
+
+
+def test_a_procedure_of_icebergs_runtime_is_named_with_its_call(shop: Session) -> None:
+    message = _message(shop, "CALL system.expire_snapshots('t')")
+    assert "no procedure expire_snapshots; it has cherrypick_snapshot, " in message
+    assert 'spark.sql("CALL frazil.system.…")' in message

@@ -97,7 +97,7 @@ def test_comments_are_properties(session: Session, stock: str, name: str) -> Non
 @pytest.mark.parametrize(
     ("statement", "instead"),
     [
-        ("ANALYZE TABLE {t} COMPUTE STATISTICS FOR ALL COLUMNS", "each file has statistics"),
+        ("ANALYZE TABLE {t} COMPUTE STATISTICS FOR ALL COLUMNS", "compute_table_stats.'{t}'"),
         ("SHOW PARTITIONS {t} PARTITION (cat = 'a')", r"SELECT \* FROM {t}.partitions"),
         ("CACHE LAZY TABLE {t}", r"session.table\(.{t}.\).scan\(\).cache\(\)"),
         ("MSCK REPAIR TABLE {t}", "its metadata knows its files"),

@@ -272,21 +272,45 @@ def test_deletes_stop_a_stream_unless_they_are_to_be_skipped(
     assert reading.run(checkpoint="late", from_timestamp=second) == [[(2, "b")]]
 
 
-def test_our_reader_keeps_to_limits_and_says_which_snapshot_is_gone(
+@pytest.mark.parametrize("limit", ["max_files", "max_rows"])
+def test_limits_never_end_a_run_before_everything_is_read(reading: Reading, limit: str) -> None:
+    """Spark 4.1 runs one batch of a Python source for availableNow, so ours takes no limit."""
+    for number in range(3):
+        reading.append((number, "x"))
+    options: dict[str, Any] = {limit: 1}
+    if reading.session.context.settings.reader == "own":
+        with pytest.raises(BadRequest, match=r"max_files, max_rows.*reader=jar"):
+            reading.run(**options)
+    else:
+        assert reading.run(**options) == [[(0, "x")], [(1, "x")], [(2, "x")]]
+
+
+@pytest.mark.parametrize(
+    "limit", ["streaming-max-files-per-micro-batch", "streaming-max-rows-per-micro-batch"]
+)
+def test_the_source_refuses_limits_too(
+    own_session: Session, client: Client, namespace: str, tmp_path: Path, limit: str
+) -> None:
+    client.create_table(f"{namespace}.t", SCHEMA)
+    source = own_session.spark.readStream.format("frazil").option(limit, "1")
+    stream = source.load(f"{namespace}.t").writeStream.format("noop").trigger(availableNow=True)
+    query = stream.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    with pytest.raises(Exception, match=rf"max_files, max_rows.*{limit}"):
+        query.awaitTermination(100)
+
+
+def test_our_reader_says_which_snapshot_is_gone(
     own_session: Session, client: Client, namespace: str, tmp_path: Path
 ) -> None:
     client.create_table(f"{namespace}.t", SCHEMA)
     reading = Reading(own_session, f"{namespace}.t", tmp_path)
-    for number in range(3):
+    for number in range(2):
         reading.append((number, "x"))
-    # Each run has one batch, because Spark 4.1 asks a source only once for what is available now.
-    runs = [reading.run(max_files=2, columns=["id"]) for _ in range(2)]
-    assert runs[0][0] == [(0,), (1,)]
-    assert runs[1][0] == [(2,)]
+    assert reading.run(columns=["id"]) == [[(0,), (1,)]]
     head = client.load_table(reading.table).snapshot("main")
     client.rollback(reading.table, head.parent_snapshot_id)
     with pytest.raises(Exception, match=rf"snapshot {head.snapshot_id}.*no longer in the history"):
-        reading.run(max_files=2, columns=["id"])
+        reading.run(columns=["id"])
 
 
 def test_a_stream_goes_through_the_source_from_table_to_table(

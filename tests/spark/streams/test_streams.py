@@ -247,6 +247,9 @@ def test_what_is_wrong_is_said_before_the_query_starts(
         session.table(table).write_stream(spark.range(1), checkpoint_location="x")
     with pytest.raises(BadRequest, match="checkpoint_location"):
         session.table(table).write_stream(feed.frame())
+    for wrong in ({"nope": 1}, {}, {"once": True, "availableNow": True}):
+        with pytest.raises(BadRequest, match=r"trigger: .* is not one of availableNow, "):
+            session.table(table).write_stream(feed.frame(), checkpoint_location="x", trigger=wrong)
 
 
 def test_new_columns_come_with_the_epoch_that_has_them(

@@ -117,6 +117,9 @@ def print_result(choice: CatalogChoice, table: str, branch: str, done: Result) -
     typer.echo(
         f"  + {count_text(done.rows_written, 'row')}, {count_text(done.files_added, 'file')}"
     )
-    if done.rows_deleted or done.files_removed:
-        rows = "rows" if done.rows_deleted is None else count_text(done.rows_deleted, "row")
-        typer.echo(f"  - {rows}, {count_text(done.files_removed, 'file')}")
+    removed = ((done.rows_deleted, "row"), (done.files_removed, "file"))
+    if any(count for count, _ in removed):
+        texts = (
+            f"{name}s" if count is None else count_text(count, name) for count, name in removed
+        )
+        typer.echo(f"  - {', '.join(texts)}")

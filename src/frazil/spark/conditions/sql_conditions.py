@@ -37,6 +37,7 @@ from frazil.wire.expressions import (
     any_of,
 )
 from frazil.wire.filter_builders import always_false, always_true, col
+from frazil.wire.near_names import name_hint
 
 Condition: TypeAlias = str | Column | Expression
 """SQL text, a Column, or a filter of the client."""
@@ -111,12 +112,23 @@ def exact_filter(context: Context, table: Table, condition: Condition) -> Expres
     """
     converted = filter_of(context, table, condition)
     if not converted.exact:
+        if isinstance(condition, str):
+            _refuse_unknown_columns(table, condition, names_of(context.spark).case_sensitive)
         shown = condition if isinstance(condition, str) else "a Column"
         raise BadRequest(
             f"{table}: {shown} has no exact Iceberg expression: use comparisons of columns "
             "with constants, IN, BETWEEN, LIKE 'prefix%', IS NULL, AND, OR and NOT, as text"
         )
     return converted.expression
+
+
+def _refuse_unknown_columns(table: Table, condition: str, case_sensitive: bool) -> None:
+    tree = parse(condition)
+    names = ColumnNames(table.schema, None, case_sensitive)
+    for parts in () if tree is None else names_in_tree(tree):
+        if names.find_parts(parts) is None:
+            hint = name_hint(parts[-1], (field.name for field in table.schema.fields), "columns")
+            raise BadRequest(f"{table}: there is no column {'.'.join(parts)} here: {hint}")
 
 
 def needed_columns(

@@ -73,9 +73,10 @@ class Result:
     rows_written: int = 0
     """Rows that were added or changed, without copies of unchanged rows."""
     rows_deleted: int | None = 0
-    """None where whole files were removed, whose rows were not counted."""
+    """None if it is not known: equality deletes, or removed files that had deleted rows already."""
     files_added: int = 0
-    files_removed: int = 0
+    files_removed: int | None = 0
+    """None if it is not known: a replaced table, or a catalog that was away after the commit."""
     attempts: int = 1
     """How often the statement ran, each time from a new scan."""
 

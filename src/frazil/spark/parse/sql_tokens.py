@@ -82,6 +82,24 @@ def apply_edits(
     return "".join(parts)
 
 
+def position_before(text: str, edits: Iterable[Edit], line: int, column: int) -> tuple[int, int]:
+    """Return what a position of the edited text was in the text.
+
+    Lines begin with 1 and columns with 0. A position inside a replaced part means its start.
+    """
+    ordered = sorted(edits, key=lambda edit: edit[:2])
+    lines = apply_edits(text, ordered).split("\n")
+    offset = sum(len(before) + 1 for before in lines[: line - 1]) + column
+    for start, end, new in ordered:
+        if offset < start:
+            break
+        # The text before this part is as it was.
+        is_inside = offset < start + len(new)
+        offset = start if is_inside else offset - len(new) + end - start
+    before = text[:offset]
+    return before.count("\n") + 1, offset - before.rfind("\n") - 1
+
+
 class Cursor(TextCursor):
     """Reads the tokens of one statement from left to right."""
 

@@ -259,17 +259,21 @@ class _ReferenceFinder:
 
 
 def replaced(
+    text: str, names: Mapping[Reference, str], full_names: Mapping[Reference, Name] | None = None
+) -> str:
+    """Return the text with other names for the tables, as `table_edits` gives them."""
+    return apply_edits(text, table_edits(text, names, full_names or {}))
+
+
+def table_edits(
     text: str,
     names: Mapping[Reference, str],
-    full_names: Mapping[Reference, Name] | None = None,
-    *,
-    braces: bool = False,
-) -> str:
-    """Return the text with other names for the tables.
+    full_names: Mapping[Reference, Name],
+) -> list[Edit]:
+    """Return the edits that give the tables of a text other names.
 
     Where columns may still use a table's own name, that name becomes an alias. `full_names` are the
-    names of the tables with all parts that a column's qualifier may begin with. `braces` doubles
-    the braces of the text itself, because the result goes through `str.format`.
+    names of the tables with all parts that a column's qualifier may begin with.
     """
     edits = [(reference.start, reference.end, name) for reference, name in names.items()]
     qualifiers: dict[Name, Name] = {}
@@ -277,13 +281,9 @@ def replaced(
         if reference.alias_at is not None:
             alias = f" AS {quoted(reference.name[-1])}"
             edits.append((reference.alias_at, reference.alias_at, alias))
-            qualifiers.update(qualifiers_of((full_names or {}).get(reference, reference.name)))
-    edits += qualifier_edits(
-        text, qualifiers, [(reference.start, reference.end) for reference in names]
-    )
-    if not braces:
-        return apply_edits(text, edits)
-    return apply_edits(text, edits, lambda part: part.replace("{", "{{").replace("}", "}}"))
+            qualifiers.update(qualifiers_of(full_names.get(reference, reference.name)))
+    taken = [(reference.start, reference.end) for reference in names]
+    return edits + qualifier_edits(text, qualifiers, taken)
 
 
 def qualifiers_of(name: Name) -> dict[Name, Name]:

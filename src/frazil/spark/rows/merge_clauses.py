@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypeAlias
 
 import pyspark.sql.types as st
+from pyspark.sql import Column
 
 from frazil.client.declare.client_table import Table
 from frazil.client.declare.file_operations import Isolation
@@ -116,6 +117,24 @@ class Merge:
                 raise BadRequest(
                     f"MERGE: only the last WHEN {kind.upper()} may be without a condition"
                 )
+
+
+def on_condition(on: Value | Sequence[str], target_alias: str, source_alias: str) -> Value:
+    """Return the condition of ON, which may be given as names of columns of both sides."""
+    if isinstance(on, str):
+        parts = _parts(on)
+        if parts is None or len(parts) > 1:
+            return on
+        names: Sequence[str] = parts
+    elif isinstance(on, Column):
+        return on
+    else:
+        names = on
+    if not names:
+        raise BadRequest("on: name at least one column")
+    return " AND ".join(
+        f"{quoted(target_alias, name)} = {quoted(source_alias, name)}" for name in names
+    )
 
 
 def kept_columns(assignments: Assignments, names: ColumnNames) -> Iterator[str]:

@@ -41,6 +41,7 @@ from frazil.spark.rows.merge_frames import (
     SOURCE_ROW,
     MergeFrames,
     numbered_source,
+    source_columns,
     source_schema,
 )
 from frazil.spark.rows.row_changes import MAX_COLLECTED_ROWS, RowAttempt, row_statement
@@ -147,9 +148,14 @@ def _merge(
     def run() -> Result:
         attempt = statement.attempt()
         if isinstance(source, Staged):
-            return _run(attempt, merge, source, own_conflicts=own_conflicts)
+            return run_on(attempt, source)
         numbered = numbered_source(source(attempt.table))
         with staged(context, numbered, attempt.table) as rows:
+            return run_on(attempt, rows)
+
+    def run_on(attempt: RowAttempt, rows: Staged) -> Result:
+        others = {merge.source_alias: source_columns(rows.frame)}
+        with statement.own_columns(attempt.table, others):
             return _run(attempt, merge, rows, own_conflicts=own_conflicts)
 
     return run_statement(context, target, run)

@@ -11,7 +11,8 @@ table's name without the namespace.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -40,6 +41,7 @@ from frazil.datafiles.writing.changes_writer import WRITE
 from frazil.spark.conditions.iceberg_filters import spark_condition
 from frazil.spark.conditions.sql_columns import ColumnNames
 from frazil.spark.conditions.sql_conditions import Condition, filter_of, needed_columns
+from frazil.spark.core.analysis_errors import own_columns
 from frazil.spark.core.context import LOGGER, Context
 from frazil.spark.core.name_matching import names_of, quoted
 from frazil.spark.core.statement_runs import Result, Target, complete_options, run_statement
@@ -56,7 +58,7 @@ from frazil.spark.rows.changed_rows import (
 from frazil.spark.rows.row_dependence import has_subquery
 from frazil.spark.schema.schema_evolution import Evolution
 from frazil.spark.writing.frame_writer import WriteOptions
-from frazil.spark.writing.write_commit import Write, commit_files, writing
+from frazil.spark.writing.write_commit import Write, commit_files, removed_by, writing
 from frazil.wire.errors import BadRequest, FrazilError, ValidationError
 from frazil.wire.expressions import AlwaysFalse, Expression
 from frazil.wire.filter_builders import Filter, expression_of
@@ -75,7 +77,7 @@ def delete(
     are removed without reading them.
     """
     statement = row_statement(context, target, "delete", where, expressions=(where,), **options)
-    return run_statement(context, target, lambda: _delete(statement.attempt()))
+    return run_statement(context, target, lambda: statement.run(_delete))
 
 
 def update(
@@ -88,7 +90,9 @@ def update(
     """Set columns to expressions in the rows that match; the options are as in `delete`."""
     values = (*assignments.values(), where)
     statement = row_statement(context, target, "update", where, expressions=values, **options)
-    return run_statement(context, target, lambda: _update(statement.attempt(), assignments))
+    return run_statement(
+        context, target, lambda: statement.run(lambda attempt: _update(attempt, assignments))
+    )
 
 
 def row_statement(
@@ -109,9 +113,12 @@ def row_statement(
     if unknown:
         raise BadRequest(f"{command}: no option {', '.join(unknown)}; there are {', '.join(known)}")
     commit_options = {name: options.pop(name) for name in _COMMIT_OPTIONS if name in options}
+    subquery = has_subquery(expressions)
     # A target is pinned where the text of the statement reads it once more.
-    merges_vectors = target.pinned is None and not has_subquery(expressions)
-    return RowStatement(context, target, command, where, commit_options, merges_vectors, **options)
+    merges_vectors = target.pinned is None and not subquery
+    return RowStatement(
+        context, target, command, where, commit_options, subquery, merges_vectors, **options
+    )
 
 
 @dataclass(frozen=True)
@@ -123,6 +130,8 @@ class RowStatement:
     command: Command
     where: Condition | None
     commit_options: Mapping[str, Any]
+    has_subquery: bool
+    """Whether expressions may name columns of other tables."""
     merges_vectors: bool
     """Whether the server may merge the statement's deletion vectors with those of others."""
     alias: str | None = None
@@ -130,11 +139,29 @@ class RowStatement:
     conflict_filter: Filter | None = None
     options: WriteOptions | None = None
 
+    def run(self, do: Callable[[RowAttempt], Result]) -> Result:
+        """Run one attempt."""
+        attempt = self.attempt()
+        with self.own_columns(attempt.table):
+            return do(attempt)
+
+    def own_columns(
+        self, table: Table, others: Mapping[str, Iterable[str]] | None = None
+    ) -> AbstractContextManager[None]:
+        """Suggest columns of the table, or `others`, where an expression names an unknown one."""
+        names = [field.name for field in table.schema.fields]
+        known = {self.table_alias: names, **(others or {})}
+        return own_columns(table, {} if self.has_subquery else known)
+
+    @property
+    def table_alias(self) -> str:
+        return self.alias or self.target.identifier.name
+
     def attempt(self) -> RowAttempt:
         """Load the table and pin its snapshot."""
         table = self.target.load(self.context)
         _check_lineage_names(table)
-        alias = self.alias or self.target.identifier.name
+        alias = self.table_alias
         options = complete_options(self.context, self.target, self.commit_options, table)
         read = filter_of(self.context, table, self.where, alias=alias)
         conflict_filter = read.expression
@@ -368,16 +395,16 @@ def _check_lineage_names(table: Table) -> None:
 
 def _delete(attempt: RowAttempt) -> Result:
     tasks = attempt.tasks() if not isinstance(attempt.reads, AlwaysFalse) else {}
-    if not tasks:
-        return attempt.nothing()
-    if attempt.is_exact and all(task.residual is True for task in tasks.values()):
-        return _remove_files(attempt, len(tasks))
+    if tasks and attempt.is_exact and all(task.residual is True for task in tasks.values()):
+        return _remove_files(attempt)
     columns = needed_columns([attempt.condition], attempt.names)
     frame = attempt.matching(columns, lineage=False)
+    if not tasks:
+        return attempt.nothing()
     return attempt.run_deletes(frame.select(*attempt.columns(FILE, POSITION)), tasks)
 
 
-def _remove_files(attempt: RowAttempt, files: int) -> Result:
+def _remove_files(attempt: RowAttempt) -> Result:
     """Remove whole files by the filter.
 
     The catalog evaluates the filter again in the commit, so that nothing has to be validated:
@@ -385,18 +412,17 @@ def _remove_files(attempt: RowAttempt, files: int) -> Result:
     """
     options = {name: value for name, value in attempt.options.items() if name != "isolation"}
     commit = attempt.table.delete_files(row_filter=attempt.reads, **options)
+    removed = removed_by(attempt.context, commit)
     return Result(
         commit=commit,
         operation=attempt.command,
         mode=Mode.METADATA,
-        rows_deleted=None,
-        files_removed=files,
+        rows_deleted=removed.rows,
+        files_removed=removed.files,
     )
 
 
 def _update(attempt: RowAttempt, assignments: Assignments) -> Result:
-    if isinstance(attempt.reads, AlwaysFalse) or attempt.snapshot_id is None:
-        return attempt.nothing()
     schema = attempt.table.schema
     frame = attempt.matching(None, lineage=attempt.has_lineage)
     rows = Rows(
@@ -410,5 +436,7 @@ def _update(attempt: RowAttempt, assignments: Assignments) -> Result:
         column.alias(field.name)
         for column, field in zip(rows.updated(assignments), schema.fields, strict=True)
     ]
+    if isinstance(attempt.reads, AlwaysFalse) or attempt.snapshot_id is None:
+        return attempt.nothing()
     location = attempt.columns(FILE, POSITION, *([ROW_ID] if attempt.has_lineage else []))
     return attempt.run(frame.select(*columns, *location, fn.lit(True).alias(WRITE)))

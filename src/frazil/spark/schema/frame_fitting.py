@@ -106,8 +106,8 @@ class _ByName(ColumnFitter):
         for position in sorted(positions.values()):
             self.problems.append(
                 f"column {prefix}{source_type.names[position]} is not in the table, which has "
-                f"{', '.join(field.name for field in target.fields)}: drop it, or write with "
-                "mergeSchema"
+                f"{', '.join(field.name for field in target.fields)}: drop it, or add it with "
+                "merge_schema=True (option mergeSchema)"
             )
         return matched
 

@@ -48,7 +48,9 @@ from frazil.wire.identifiers import Identifier
 
 _TIMESTAMP_SETTING: Final = "spark.sql.timestampType"
 _INSTEAD: Final = {
-    "ANALYZE TABLE": "each file has statistics of its columns",
+    "ANALYZE TABLE": "their metadata has counts and bounds of columns for each file, so that "
+    "nothing has to be done. For numbers of distinct values, Spark with Iceberg's runtime has "
+    "spark.sql(\"CALL {catalog}.system.compute_table_stats('{table}')\")",
     "SHOW PARTITIONS": "write SELECT * FROM {table}.partitions",
     "CACHE TABLE": 'write session.table("{table}").scan().cache(), or create a temporary view of '
     "it and cache that",
@@ -338,7 +340,7 @@ def table_command(session: SqlSession, statement: sql.TableCommand) -> None:
     if statement.command.startswith("REFRESH"):
         return
     table = ".".join(statement.name)
-    instead = _INSTEAD[statement.command].format(table=table)
+    instead = _INSTEAD[statement.command].format(table=table, catalog=session.catalog_name)
     raise UnsupportedOperation(
         f"{statement.command} {table}: Iceberg's tables do not have this statement: {instead}"
     )

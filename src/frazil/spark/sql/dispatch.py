@@ -30,7 +30,7 @@ def run(session: SqlSession, text: str, args: Arguments = None) -> DataFrame:
     statement = parse(text)
     if isinstance(statement, sql.QueryStatement):
         with StatementTables(session) as reading:
-            return reading.query(statement.text, args)
+            return reading.statement(statement.text, args)
     if isinstance(statement, sql.SparkStatement):
         values: Any = list(args) if isinstance(args, tuple) else args
         return session.spark.sql(text, values)

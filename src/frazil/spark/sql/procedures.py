@@ -44,7 +44,9 @@ def call(session: SqlSession, statement: CallStatement) -> DataFrame:
     if procedure is None:
         known = ", ".join(sorted(PROCEDURES))
         raise BadRequest(
-            f"there is no procedure {statement.procedure}; known procedures are {known}"
+            f"session.sql has no procedure {statement.procedure}; it has {known}. Spark with "
+            "Iceberg's runtime has Iceberg's others, such as rewrite_data_files and "
+            f'expire_snapshots: spark.sql("CALL {session.catalog_name}.system.…")'
         )
     arguments = _arguments(session, statement, procedure)
     return result_frames.literal_rows(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame
 
 from frazil.client.declare.client_table import Table, schema_of
@@ -18,9 +18,11 @@ from frazil.datafiles.arrow.metadata_columns import (
     ROW_ID,
 )
 from frazil.spark.conditions.sql_conditions import filter_of
+from frazil.spark.core.analysis_errors import UNRESOLVED_COLUMN, at_position
 from frazil.spark.core.name_matching import quoted
-from frazil.spark.inspection.metadata_tables import metadata_frame
-from frazil.spark.parse.sql_tokens import Name, apply_edits
+from frazil.spark.inspection.metadata_tables import METADATA_TABLES, metadata_frame
+from frazil.spark.parse.sql_literals import Arguments
+from frazil.spark.parse.sql_tokens import Edit, Name, apply_edits, position_before
 from frazil.spark.parse.table_references import (
     QueryNeeds,
     Reference,
@@ -29,6 +31,7 @@ from frazil.spark.parse.table_references import (
     qualifiers_of,
     references,
     replaced,
+    table_edits,
 )
 from frazil.spark.reading.frame_scans import scan_of, snapshot_of
 from frazil.spark.reading.view_columns import with_view_columns
@@ -46,12 +49,11 @@ from frazil.values.types import StructType
 from frazil.wire.errors import BadRequest, NoSuchTable
 from frazil.wire.file_actions import MAIN
 from frazil.wire.identifiers import Identifier
+from frazil.wire.near_names import name_hint
 
 _ALL_COLUMNS: Final = QueryNeeds()
-_UNRESOLVED: Final = frozenset(
-    {"UNRESOLVED_COLUMN.WITH_SUGGESTION", "UNRESOLVED_COLUMN.WITHOUT_SUGGESTION"}
-)
-"""Spark's errors about names of columns."""
+_NAME_WIDTH: Final = 64
+"""The width of the names that PySpark gives to frames in a text, padded, so that it is known."""
 _Loaded: TypeAlias = "tuple[Table, Selector | None] | View | TemporaryView | None"
 """What a name means; None: nothing that the catalog has."""
 
@@ -84,32 +86,51 @@ class StatementTables:
 
     # --- texts ------------------------------------------------------------------------------------
 
-    def query(self, text: str, args: Mapping[str, Any] | Sequence[Any] | None = None) -> DataFrame:
-        """Return the frame of a query."""
-        return self._query(text, args, needs_of(text, references(text)))
+    def statement(self, text: str, args: Arguments = None) -> DataFrame:
+        """Return the frame of a query that is the whole statement."""
+        return self._query(text, args, needs_of(text, references(text)), is_whole=True)
 
-    def _query(
-        self, text: str, args: Mapping[str, Any] | Sequence[Any] | None, needs: QueryNeeds
-    ) -> DataFrame:
-        frames = self._frames_of(references(text), needs)
-        spark = self._session.spark
+    def query(self, text: str) -> DataFrame:
+        """Return the frame of a query that is a part of a statement, or the text of a view."""
+        return self._query(text, None, needs_of(text, references(text)), is_whole=False)
+
+    def _query(self, text: str, args: Arguments, needs: QueryNeeds, *, is_whole: bool) -> DataFrame:
+        tables = references(text)
+        frames = self._frames_of(tables, needs)
         arguments: Any = list(args) if isinstance(args, tuple) else args
-        if not frames:
-            return spark.sql(text, arguments)
         names = {reference: f"frazil_{number}" for number, reference in enumerate(frames)}
-        fields = {reference: f"{{{name}}}" for reference, name in names.items()}
         named_frames: dict[str, Any] = {
             names[reference]: frame for reference, frame in frames.items()
         }
         full_names = {reference: self._full_name(reference) for reference in frames}
-        edited = replaced(text, fields, full_names, braces=True)
+
+        def edits(name: Callable[[str], str]) -> list[Edit]:
+            new = {reference: name(names[reference]) for reference in frames}
+            return table_edits(text, new, full_names)
+
+        def position(line: int, column: int) -> str:
+            if not is_whole:
+                return ""
+            line, column = position_before(text, edits(lambda _: " " * _NAME_WIDTH), line, column)
+            return f"; line {line} pos {column}"
+
+        fields = edits(lambda name: f"{{{name}:{_NAME_WIDTH}}}")
         try:
-            return spark.sql(edited, arguments, **named_frames)
+            if not frames:
+                return self._session.spark.sql(text, arguments)
+            edited = apply_edits(text, fields, _with_double_braces)
+            return self._session.spark.sql(edited, arguments, **named_frames)
+        except ParseException:
+            if frames:
+                # Spark shows the text that it could not parse. It should be the user's.
+                self._session.spark.sql(text, arguments)
+            raise
         except AnalysisException as error:
-            if needs == _ALL_COLUMNS or error.getCondition() not in _UNRESOLVED:
-                raise
+            if needs == _ALL_COLUMNS or error.getCondition() not in UNRESOLVED_COLUMN:
+                self._refuse_unknown_metadata_tables(tables)
+                raise at_position(error, position) from None
         # Spark suggests columns, of which it has not seen those that the query does not name.
-        return self._query(text, args, _ALL_COLUMNS)
+        return self._query(text, args, _ALL_COLUMNS, is_whole=is_whole)
 
     def relation(self, text: str) -> DataFrame:
         """Return the frame of a text that can follow FROM."""
@@ -122,9 +143,8 @@ class StatementTables:
         """
         frames = self._frames_of(references(text))
         views = {reference: self._view(frame) for reference, frame in frames.items()}
-        edited = replaced(
-            text, views, {reference: self._full_name(reference) for reference in frames}
-        )
+        full_names = {reference: self._full_name(reference) for reference in frames}
+        edited = replaced(text, views, full_names)
         names = qualifiers_of((self._catalog, *target.namespace, target.name))
         return apply_edits(edited, qualifier_edits(edited, names))
 
@@ -157,6 +177,7 @@ class StatementTables:
         loaded = self._load(reference)
         if loaded is None:
             if has_catalog(self._session, reference.name):
+                self._refuse_unknown_metadata_tables([reference])
                 name = ".".join(reference.name)
                 raise NoSuchTable(f"Table does not exist: {name}")
             return None
@@ -249,6 +270,14 @@ class StatementTables:
             ).expression
         return options
 
+    def _refuse_unknown_metadata_tables(self, tables: Sequence[Reference]) -> None:
+        """Raise NoSuchTable if a name is that of a table with another part after it."""
+        for name in (reference.name for reference in tables if self._load(reference) is None):
+            found = self._lookup(name[:-1]) if len(name) > 1 else None
+            if isinstance(found, tuple) and found[1] is None:
+                hint = name_hint(name[-1], sorted(METADATA_TABLES), "metadata tables")
+                raise NoSuchTable(f"{found[0]} has no metadata table {name[-1]}: {hint}")
+
     def _full_name(self, reference: Reference) -> Name:
         loaded = self._load(reference)
         if isinstance(loaded, View):
@@ -285,6 +314,10 @@ class StatementTables:
             self._views[key] = f"_frazil_{uuid.uuid4().hex}"
             frame.createOrReplaceTempView(self._views[key])
         return self._views[key]
+
+
+def _with_double_braces(text: str) -> str:
+    return text.replace("{", "{{").replace("}", "}}")
 
 
 def frame_of_view(session: SqlSession, identifier: Identifier) -> DataFrame | None:

@@ -127,7 +127,7 @@ def replace_table_as(
         result = write_frame(
             context, new, frame, "replace", declare, options=options, change=change
         )
-        return with_changes(result, rows_deleted=None)
+        return with_changes(result, rows_deleted=None, files_removed=None)
 
     with progress(context, f"replace {identifier}"):
         return run_statement(context, Target(identifier), attempt)

@@ -16,12 +16,14 @@ from importlib.util import find_spec
 from typing import Any, ClassVar, Final
 from weakref import WeakKeyDictionary
 
+import pyspark
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType as SparkStruct
 
 from frazil.spark.core.context import configured
 from frazil.spark.core.progress import is_classic
+from frazil.spark.streams.micro_batches import MAX_FILES, MAX_ROWS, Limits
 from frazil.spark.streams.source_options import CREDENTIALS, SourceOptions, source_options
 from frazil.spark.streams.source_readers import (
     PinnedSnapshot,
@@ -31,6 +33,7 @@ from frazil.spark.streams.source_readers import (
     read_schema,
 )
 from frazil.spark.streams.source_writers import TableStreamWriter, TableWriter
+from frazil.wire.errors import BadRequest
 from frazil.wire.frazil_properties import OUTAGE_TIMEOUT
 
 NAME: Final = "frazil"
@@ -64,7 +67,9 @@ class FrazilSource(DataSource):
         return TableWriter(self._options(), schema, overwrite)
 
     def streamReader(self, schema: SparkStruct) -> TableStreamReader:  # noqa: N802
-        reader: TableStreamReader = _stream_reader_class()(self._options(), schema)
+        options = self._options()
+        check_limits(options.limits)
+        reader: TableStreamReader = _stream_reader_class()(options, schema)
         return reader
 
     def streamWriter(self, schema: SparkStruct, overwrite: bool) -> Any:  # noqa: N802
@@ -74,9 +79,28 @@ class FrazilSource(DataSource):
         return source_options(self.options, self.defaults)
 
 
+def check_limits(limits: Limits) -> None:
+    """Refuse limits of micro-batches if Spark's version does not ask a Python source for them.
+
+    Such a Spark runs a single batch for the trigger AvailableNow and tells the source of no
+    trigger. A limited batch would end the run before everything available is read.
+    """
+    if limits != Limits() and not _has_stream_interfaces():
+        raise BadRequest(
+            f"max_files, max_rows ({MAX_FILES}, {MAX_ROWS}): Frazil's own reader limits batches "
+            f"from Spark 4.2 on, and this is Spark {pyspark.__version__}, where a run with the "
+            "trigger availableNow would end after one batch: leave the limits out, or read with "
+            "Iceberg's runtime (reader=jar)"
+        )
+
+
+def _has_stream_interfaces() -> bool:
+    return find_spec(_STREAM_INTERFACES) is not None
+
+
 def _stream_reader_class() -> type[TableStreamReader]:
     """Return the reader, which supports the trigger AvailableNow if Spark's version has it."""
-    if find_spec(_STREAM_INTERFACES) is None:
+    if not _has_stream_interfaces():
         return TableStreamReader
     interface = import_module(_STREAM_INTERFACES).SupportsTriggerAvailableNow
     return type("TableStreamReader", (TableStreamReader, interface), {})

@@ -195,15 +195,19 @@ class MicroBatches:
         is_skipped = {DELETE: self._skips.deletes, OVERWRITE: self._skips.overwrites}
         if part.scan_all or operation in (APPEND, REPLACE) or is_skipped.get(operation or ""):
             return part
-        option = {DELETE: SKIP_DELETES, OVERWRITE: SKIP_OVERWRITES}.get(operation or "")
-        if option is None:
+        skip = {
+            DELETE: ("skip_deletes", SKIP_DELETES),
+            OVERWRITE: ("skip_overwrites", SKIP_OVERWRITES),
+        }.get(operation or "")
+        if skip is None:
             raise BadRequest(
                 f"snapshot {part.snapshot.snapshot_id} has the operation {operation!r}: a stream "
                 "cannot read it"
             )
         raise BadRequest(
             f"snapshot {part.snapshot.snapshot_id} has the operation {operation!r}, which a stream "
-            f"of appended rows cannot read: to skip such snapshots set {option}=true"
+            f"of appended rows cannot read: to skip such snapshots pass {skip[0]}=True to "
+            f"read_stream, or set the option {skip[1]}=true"
         )
 
     def _is_read(self, part: _Part) -> bool:

@@ -209,15 +209,15 @@ class TableStreamReader(DataSourceStreamReader):
         """Return the end of the next batch.
 
         Spark up to 4.1 does not pass the start of the batch. It is the end of the last batch that
-        was planned, also after a restart.
+        was planned, also after a restart. It passes no limit either, so that a batch has everything
+        that is available.
         """
         batches = self._batches()
         if start is not None:
             self._seen = offset_of(start)
         if self._seen is None:
             self._seen = batches.first()
-        limits = self._options.limits if limit is None else limits_of(limit, self._options.limits)
-        return batches.end_after(self._seen, limits).to_json()
+        return batches.end_after(self._seen, limits_of(limit, self._options.limits)).to_json()
 
     def partitions(
         self, start: Mapping[str, Any], end: Mapping[str, Any]
@@ -300,7 +300,7 @@ def plan(table: Table, snapshot: Snapshot, scan_all: bool) -> Sequence[ScanTask]
 
 
 def limits_of(limit: Any, own: Limits) -> Limits:
-    """Combine Spark's limit with the options; none if Spark asks for everything."""
+    """Combine Spark's limit with the options; none if Spark asks for everything, or names none."""
     max_files, max_rows = getattr(limit, "max_files", None), getattr(limit, "max_rows", None)
     if max_files is None and max_rows is None:
         return Limits()

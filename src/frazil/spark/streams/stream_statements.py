@@ -32,6 +32,7 @@ from frazil.spark.streams.micro_batches import (
     MAX_ROWS,
     SKIP_DELETES,
     SKIP_OVERWRITES,
+    Limits,
 )
 from frazil.spark.streams.source_options import client_of, option_texts
 from frazil.spark.streams.stream_ids import StreamId
@@ -48,6 +49,8 @@ UPSERT: Final = "upsert"
 COMPLETE: Final = "complete"
 _OUTPUT_MODES: Final = {APPEND: "append", UPSERT: "update", COMPLETE: "complete"}
 
+_TRIGGERS: Final = ("availableNow", "continuous", "once", "processingTime", "realTime")
+"""The arguments of Spark's `trigger`; not every version has all of them."""
 Trigger = str | Mapping[str, Any]
 """`"10 seconds"`, `"availableNow"`, or the arguments of Spark's `trigger`."""
 
@@ -124,6 +127,12 @@ def _triggered(stream: Any, trigger: Trigger | None) -> Any:
     if trigger is None:
         return stream
     if isinstance(trigger, Mapping):
+        unknown = sorted(set(trigger) - set(_TRIGGERS))
+        if unknown or len(trigger) != 1:
+            raise BadRequest(
+                f"trigger: {dict(trigger)} is not one of {', '.join(_TRIGGERS)}: pass "
+                '{"availableNow": True}, or {"processingTime": "10 seconds"}'
+            )
         return stream.trigger(**trigger)
     if trigger.replace("-", "").replace("_", "").lower() == "availablenow":
         return stream.trigger(availableNow=True)
@@ -144,9 +153,10 @@ def read_stream(
     """Return the rows that are appended to a table as a streaming frame.
 
     Without `from_timestamp` it starts with the existing rows. `max_files` and `max_rows` are limits
-    of a micro-batch. A snapshot that deletes or overwrites ends the stream with an error, unless
-    such snapshots are skipped. Iceberg's runtime reads the stream if it can, else Frazil does. A
-    checkpoint belongs to one of the two, so that `reader` should be set where both may be used.
+    of a micro-batch; Frazil's own reader has them from Spark 4.2 on. A snapshot that deletes or
+    overwrites ends the stream with an error, unless such snapshots are skipped. Iceberg's runtime
+    reads the stream if it can, else Frazil does. A checkpoint belongs to one of the two, so that
+    `reader` should be set where both may be used.
     """
     options = option_texts(
         {
@@ -169,6 +179,7 @@ def read_stream(
         reader = context.spark.readStream.options(**options)
         frame = jar_reader.load(context, table, reader)
         return frame if columns is None else frame.select(*map(column, columns))
+    data_source.check_limits(Limits(max_files, max_rows))
     LOGGER.info("%s: the stream is read by Frazil: %s", table, reason)
     data_source.register(context.spark, context.uri, context.properties)
     if columns is not None:

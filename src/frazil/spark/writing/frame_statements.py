@@ -21,7 +21,7 @@ from frazil.spark.core.statement_runs import Result, Target, complete_options, r
 from frazil.spark.schema.frame_fitting import fit
 from frazil.spark.schema.schema_evolution import Evolution
 from frazil.spark.writing.frame_writer import WriteOptions, write_rows
-from frazil.spark.writing.write_commit import commit_files, writing
+from frazil.spark.writing.write_commit import commit_files, removed_by, writing
 from frazil.wire.expressions import AlwaysTrue, Expression
 
 Declare: TypeAlias = Callable[[TableVerbs[Any], Sequence[DataFile]], Any]
@@ -119,10 +119,12 @@ def write_frame(
             lambda changes: declare(changes, files),
             even_empty=even_empty,
         )
+    removed = removed_by(context, commit)
     return Result(
         commit=commit,
         operation=operation,
         rows_written=sum(file.record_count for file in files),
-        rows_deleted=None if even_empty else 0,
+        rows_deleted=removed.rows,
         files_added=len(files),
+        files_removed=removed.files,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
@@ -18,9 +19,10 @@ from frazil.client.rows.write_folders import committing as committing
 from frazil.client.rows.write_folders import data_location as data_location
 from frazil.client.rows.write_folders import only_logged
 from frazil.datafiles.portable_table import FileTable
-from frazil.spark.core.context import Context
+from frazil.spark.core.context import LOGGER, Context
 from frazil.spark.schema.schema_evolution import Evolution
 from frazil.wire.declared_content import DeclaredContentFile
+from frazil.wire.errors import FrazilError
 
 
 def new_folder(context: Context, table: FileTable) -> WriteFolder:
@@ -90,3 +92,37 @@ def commit_files(
         return commit
 
     return write.commit({file.file_path for file in files}, submit)
+
+
+@dataclass(frozen=True)
+class Removed:
+    """What a commit has removed; None for numbers that are not known."""
+
+    rows: int | None = 0
+    files: int | None = 0
+
+
+def removed_by(context: Context, commit: Commit) -> Removed:
+    """Return what a commit has removed by a filter or by partitions.
+
+    The catalog has found the files in the commit. The summary of its snapshot counts them.
+    """
+    if commit.snapshot_id is None or commit.operation == "append":
+        return Removed()
+    try:
+        summary = context.client.load_table(commit.identifier).snapshot(commit.snapshot_id).summary
+    except FrazilError as error:
+        LOGGER.info("%s: what the commit has removed is not known: %s", commit.identifier, error)
+        return Removed(None, None)
+    rows, data_files, delete_files, deletes_left = (
+        int(summary.get(name, "0"))
+        for name in (
+            "deleted-records",
+            "deleted-data-files",
+            "removed-delete-files",
+            "total-delete-files",
+        )
+    )
+    # The records of removed files also count rows that delete files had deleted before.
+    had_deletes = delete_files + deletes_left > 0
+    return Removed(None if had_deletes else rows, data_files + delete_files)
