@@ -141,6 +141,8 @@ CLAUSES: Final[Mapping[str, Clause]] = {
         (
             "Read the existing deletion vector, put its positions into the new one, and remove the "
             "existing one in the same update.",
+            "Or let the server do that: send rebase-deletion-vectors. Then only rows that both "
+            "commits have deleted are a conflict.",
         ),
     ),
     "cherry-pick": Clause(
