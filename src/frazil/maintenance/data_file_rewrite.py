@@ -47,13 +47,15 @@ def rewrite_data_files(
     where: Filter | None = None,
     branch: str = MAIN,
     options: Mapping[str, str] | None = None,
+    properties: Mapping[str, str] | None = None,
     dry_run: bool = False,
     progress: Progress | None = None,
 ) -> RewriteResult:
     """Rewrite small, large and partly deleted files into files of the target size.
 
     `where` chooses the files that may have matching rows. The options are those of Iceberg's
-    procedure `rewrite_data_files`. With `dry_run` nothing is written.
+    procedure `rewrite_data_files`. `properties` say how to reach the files, if the table does not.
+    With `dry_run` nothing is written.
     """
     chosen = parse_options(options or {}, table.properties)
     table = table.refreshed()
@@ -73,7 +75,16 @@ def rewrite_data_files(
             rewritten_bytes_count=sum(group.size_in_bytes for group in groups),
             dry_run=True,
         )
-    run = _Run(table, branch, snapshot_id, chosen, output_spec_id, progress, len(groups))
+    run = _Run(
+        table=table,
+        branch=branch,
+        snapshot_id=snapshot_id,
+        options=chosen,
+        output_spec_id=output_spec_id,
+        properties=properties or {},
+        progress=progress,
+        groups=len(groups),
+    )
     return run.all(groups)
 
 
@@ -84,6 +95,7 @@ class _Run:
     snapshot_id: int
     options: RewriteOptions
     output_spec_id: int
+    properties: Mapping[str, str]
     progress: Progress | None
     groups: int
     finished: int = 0
@@ -113,7 +125,7 @@ class _Run:
             self.table, self.branch, self.snapshot_id, group, self.options, self.output_spec_id
         )
         try:
-            with committing(new_folder(self.table)) as write:
+            with committing(new_folder(self.table, self.properties)) as write:
                 return rewrite.run(write)
         except FrazilError as error:
             _LOGGER.warning("a group of %d files was not rewritten: %s", len(group.tasks), error)

@@ -383,3 +383,23 @@ def test_a_procedure_of_icebergs_runtime_is_named_with_its_call(shop: Session) -
     message = _message(shop, "CALL system.expire_snapshots('t')")
     assert "no procedure expire_snapshots; it has cherrypick_snapshot, " in message
     assert 'spark.sql("CALL frazil.system.…")' in message
+
+
+def test_data_files_are_rewritten_without_spark(shop: Session, namespace: str) -> None:
+    shop.sql(f"CREATE TABLE {namespace}.many (id BIGINT, item STRING)")
+    for number in range(3):
+        shop.sql(f"INSERT INTO {namespace}.many VALUES ({number}, 'x')")
+    (row,) = shop.sql(
+        f"CALL system.rewrite_data_files(table => '{namespace}.many', where => 'id < 2',"
+        " options => map('min-input-files', '2'))"
+    ).collect()
+    assert (row["rewritten_data_files_count"], row["added_data_files_count"]) == (2, 1)
+    assert row["rewritten_bytes_count"] > 0
+    assert shop.sql(f"SELECT count(*) FROM {namespace}.many.files").collect()[0][0] == 2
+    assert sorted(r["id"] for r in shop.sql(f"SELECT id FROM {namespace}.many").collect()) == [
+        0,
+        1,
+        2,
+    ]
+    message = _message(shop, f"CALL system.rewrite_data_files('{namespace}.many', 'sort')")
+    assert "only the strategy binpack" in message

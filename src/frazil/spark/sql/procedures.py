@@ -1,4 +1,4 @@
-"""Run CALL: procedures that move branches to other snapshots, and `register_table`.
+"""Run CALL: procedures that move branches, `register_table` and `rewrite_data_files`.
 
 Parameters, their order and the result columns are those of Iceberg's own procedures.
 """
@@ -13,6 +13,9 @@ from pyspark.sql import DataFrame
 
 from frazil.client.declare.client_table import Table
 from frazil.client.declare.metadata_updates import MetadataUpdates
+from frazil.maintenance import rewrite_data_files
+from frazil.spark.conditions.sql_conditions import filter_of
+from frazil.spark.core.progress import progress
 from frazil.spark.parse.parsed_statements import CallStatement
 from frazil.spark.sql import result_frames
 from frazil.spark.sql.statement_tables import milliseconds_of
@@ -23,6 +26,7 @@ from frazil.wire.identifiers import Identifier
 
 Row: TypeAlias = tuple[Any, ...]
 _WAP_ID: Final = "wap.id"
+_BINPACK: Final = "binpack"
 _MOVED: Final = "previous_snapshot_id bigint, current_snapshot_id bigint"
 _PUBLISHED: Final = "source_snapshot_id bigint, current_snapshot_id bigint"
 
@@ -45,8 +49,8 @@ def call(session: SqlSession, statement: CallStatement) -> DataFrame:
         known = ", ".join(sorted(PROCEDURES))
         raise BadRequest(
             f"session.sql has no procedure {statement.procedure}; it has {known}. Spark with "
-            "Iceberg's runtime has Iceberg's others, such as rewrite_data_files and "
-            f'expire_snapshots: spark.sql("CALL {session.catalog_name}.system.…")'
+            "Iceberg's runtime has Iceberg's others, such as expire_snapshots: "
+            f'spark.sql("CALL {session.catalog_name}.system.…")'
         )
     arguments = _arguments(session, statement, procedure)
     return result_frames.literal_rows(
@@ -173,7 +177,54 @@ def _register_table(session: SqlSession, table: Identifier, metadata_file: str) 
     return (head, *(None if text is None else int(text) for text in counts))
 
 
+def _rewrite_data_files(
+    session: SqlSession,
+    table: Identifier,
+    strategy: str = _BINPACK,
+    sort_order: str | None = None,
+    options: Mapping[str, str] | None = None,
+    where: str | None = None,
+    branch: str = MAIN,
+) -> Row:
+    if strategy.lower() != _BINPACK or sort_order is not None:
+        raise BadRequest(
+            f"rewrite_data_files: session.sql has only the strategy {_BINPACK}. Spark with "
+            f"Iceberg's runtime can sort: spark.sql(\"CALL {session.catalog_name}.system."
+            'rewrite_data_files(…)")'
+        )
+    loaded = session.client.load_table(table)
+    with progress(session.context, f"rewrite data files of {table}"):
+        result = rewrite_data_files(
+            loaded,
+            where=filter_of(session.context, loaded, where).expression,
+            branch=branch,
+            options=options,
+            properties=session.context.properties,
+        )
+    return (
+        result.rewritten_data_files_count,
+        result.added_data_files_count,
+        result.rewritten_bytes_count,
+        result.failed_data_files_count,
+        result.removed_delete_files_count,
+    )
+
+
 PROCEDURES: Final[Mapping[str, Procedure]] = {
+    "rewrite_data_files": Procedure(
+        {
+            "table": "string",
+            "strategy": "string",
+            "sort_order": "string",
+            "options": "map<string, string>",
+            "where": "string",
+            "branch": "string",
+        },
+        "rewritten_data_files_count int, added_data_files_count int, rewritten_bytes_count bigint, "
+        "failed_data_files_count int, removed_delete_files_count int",
+        _rewrite_data_files,
+        optional=frozenset({"strategy", "sort_order", "options", "where", "branch"}),
+    ),
     "rollback_to_snapshot": Procedure(
         {"table": "string", "snapshot_id": "bigint"}, _MOVED, _rollback_to_snapshot
     ),
