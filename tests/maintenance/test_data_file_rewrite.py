@@ -143,7 +143,8 @@ def test_deletes_are_resolved(
     client.delete(table.identifier, "id = 3 or id = 4 or id = 15")
     result = rewrite_data_files(table)
     assert rows(client, table) == everything(3, 4, 15)
-    assert result.removed_delete_files_count == (2 if version == 2 else 0)
+    assert result.removed_delete_files_count == 2
+    assert client.history(table.identifier)[0].summary["removed-delete-files"] == "2"
     tasks = client.load_table(table.identifier).plan().tasks
     assert [task.data_file.record_count for task in tasks] == [FILES * ROWS - 3]
     assert [task.delete_files for task in tasks] == [()]
@@ -390,7 +391,10 @@ def test_groups_are_rewritten_by_themselves(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"min-input-file": "3"}, "min-input-file: did you mean 'min-input-files'?"),
+        (
+            {"min-input-file": "3"},
+            "min-input-file is not an option: did you mean 'min-input-files'?",
+        ),
         ({"min-input-files": "0"}, "must be a whole number of at least 1"),
         ({"delete-ratio-threshold": "2"}, "must be a number from 0 to 1"),
         ({"rewrite-all": "yes"}, "must be true or false"),

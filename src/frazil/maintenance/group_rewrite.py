@@ -169,7 +169,8 @@ class GroupRewrite:
                 branch=self.branch,
             ),
         )
-        return RewrittenGroup(self.group, rows.files, len(removed), commit)
+        vectors = sum(any(map(is_deletion_vector, task.delete_files)) for task in late.live)
+        return RewrittenGroup(self.group, rows.files, len(removed) + vectors, commit)
 
     @property
     def _new_number(self) -> int | None:

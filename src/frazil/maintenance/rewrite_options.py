@@ -63,7 +63,7 @@ def parse_options(options: Mapping[str, str], properties: Mapping[str, str]) -> 
 def _parsed(name: str, text: str) -> tuple[str, Any]:
     known = _OPTIONS.get(name)
     if known is None:
-        raise BadRequest(f"{name}: {name_hint(name, _OPTIONS, 'options')}")
+        raise BadRequest(f"{name} is not an option: {name_hint(name, _OPTIONS, 'options')}")
     try:
         return known[0], known[1](str(text))
     except ValueError as error:

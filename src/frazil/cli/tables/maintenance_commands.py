@@ -46,8 +46,14 @@ def rewrite_data_files(
 ) -> None:
     """Rewrite small, large and partly deleted data files into files of the target size."""
     from frazil.maintenance import rewrite_data_files as rewrite
+    from frazil.maintenance.rewrite_options import parse_options
+    from frazil.wire.errors import BadRequest
 
     options = key_values("--option", option or ())
+    try:
+        parse_options(options, {})
+    except BadRequest as error:
+        choice.usage(f"--option: {error.message}")
     name = table_name(table)
     with choice.connect() as client, progress(f"rewrite {name}") as shown:
         result = rewrite(
