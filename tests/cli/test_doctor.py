@@ -96,6 +96,13 @@ def test_a_full_disk_is_no_reason_to_restore(tmp_path: Path) -> None:
         assert findings["database"]["fix"].startswith("free space")
         assert "do not restore" in findings["database"]["fix"]
         assert findings["fsync"]["fix"].startswith("free space")
+        # SQLite can still be read, and a small file be written, but no commit.
+        disk.free()
+        disk.fill(leaving_bytes=64 << 10)
+        code, findings = doctor(tmp_path, "--database", url, command=command)
+        assert code == 1
+        assert f"the disk of {disk.mount_point} is full" in findings["fsync"]["detail"]
+        assert "Do not restore" in findings["fsync"]["fix"]
         disk.free()
         assert doctor(tmp_path, "--database", url, command=command)[0] == 0
 

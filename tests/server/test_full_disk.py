@@ -139,3 +139,21 @@ def test_a_full_disk_is_a_proven_failure_and_one_episode(
         wait_until(lambda: call(server, "GET", "/readyz").status == 200, "it stayed red")
         assert len(health_lines(server)) == 2
         assert "can be written again" in health_lines(server)[1]
+
+
+def test_a_server_does_not_start_on_a_disk_without_room_for_a_commit(
+    tmp_path: Path, disk: SmallDisk
+) -> None:
+    """A start needs less room than a commit, so that such a server would say that it is ready."""
+    with serving(tmp_path, disk, "database") as server:
+        make_table(server)
+    for leaving_bytes in (4 << 10, 32 << 10):
+        disk.fill(leaving_bytes=leaving_bytes)
+        with (
+            pytest.raises(AssertionError, match=r"its disk is full|No space left"),
+            serving(tmp_path, disk, "database"),
+        ):
+            pass
+        disk.free()
+    with serving(tmp_path, disk, "database") as server:
+        assert commit(server, "after").status == 200

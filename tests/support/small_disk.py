@@ -33,13 +33,15 @@ class SmallDisk:
         target = ("--target", str(self.holder), "--user", "--mount", "--preserve-credentials")
         return ("nsenter", *target, f"--wd={directory}", "--", *arguments)
 
-    def fill(self) -> None:
-        with open(self.folder / "filler", "wb", buffering=0) as filler:
+    def fill(self, *, leaving_bytes: int = 0) -> None:
+        """Write until the disk is full, or has only this room."""
+        path = self.folder / "filler"
+        with open(path, "wb", buffering=0) as filler:
             try:
                 while True:
                     filler.write(bytes(4096))
             except OSError:
-                return
+                filler.truncate(max(0, path.stat().st_size - leaving_bytes))
 
     def free(self) -> None:
         (self.folder / "filler").unlink()

@@ -98,6 +98,12 @@ def of_sqlite(error: BaseException) -> Trouble:
     return _SQLITE.get(code) or _SQLITE.get(code & _PRIMARY_CODE) or _UNKNOWN
 
 
+def sqlite_text(error: BaseException) -> str:
+    """Return what an error of SQLite means for an operator, and SQLite's own words."""
+    reason = of_sqlite(error).reason
+    return f"{reason} ({error})" if reason else str(error)
+
+
 def of_postgres(sqlstate: str | None) -> Trouble:
     """Return the meaning of a SQLSTATE; None means that the connection failed without one."""
     if sqlstate is None:

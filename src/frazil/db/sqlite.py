@@ -521,7 +521,8 @@ def _prepare(path: Path, file_wait_s: float) -> FileLock:
             connection.close()
     except sqlite3.Error as error:
         lock.release()
-        raise DatabaseRefused(f"the SQLite file {path} cannot be opened: {error}") from error
+        problem = database_failures.sqlite_text(error)
+        raise DatabaseRefused(f"the SQLite file {path} cannot be opened: {problem}") from error
     if mode != "wal":
         lock.release()
         raise DatabaseRefused(

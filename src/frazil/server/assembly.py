@@ -56,6 +56,8 @@ def open_app(settings: Settings, tokens: Mapping[str, Token]) -> Iterator[RestAp
             database = connect(settings.database)
             opened.callback(database.close)
             is_new = database.migrate() == 0
+            # A disk that is full may have room for a start, and none for a commit.
+            database.prove_writable()
             store = open_store(s3)
             opened.callback(store.close)
             prepare_warehouse(store, warehouse)

@@ -6,6 +6,7 @@ remove every file that they create, migrate no schema, and do not disturb a runn
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 import sys
@@ -46,6 +47,11 @@ _CONNECT_TIMEOUT_S = 5
 _OTHER_DISK = (
     "free space if the disk is full, check the disk and its mount options, or choose another folder"
 )
+_FULL_DISK = (
+    "free space: nothing is lost. Do not restore a backup, because it lacks the last commits"
+)
+_PROBE_BYTES = 256 << 10
+"""More than a commit of a few files writes, so that a disk with less room counts as full."""
 _DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _SAMPLE_SIZE = 10
 
@@ -269,13 +275,15 @@ def _probe(folder: Path) -> Iterator[int]:
     except OSError as error:
         raise Problem(f"cannot write in {folder}: {error.strerror}", _OTHER_DISK) from error
     try:
-        os.write(file, b"frazil")
+        with open(file, "wb", closefd=False) as probe:
+            probe.write(os.urandom(_PROBE_BYTES))
         os.fsync(file)
         yield file
     except OSError as error:
-        raise Problem(
-            f"syncing a file in {folder} failed: {error.strerror}", _OTHER_DISK
-        ) from error
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise Problem(f"the disk of {folder} is full: {error.strerror}", _FULL_DISK) from error
+        problem = f"syncing a file in {folder} failed: {error.strerror}"
+        raise Problem(problem, _OTHER_DISK) from error
     finally:
         os.close(file)
         path.unlink(missing_ok=True)
@@ -360,8 +368,7 @@ def _inspect_sqlite(path: Path) -> _DatabaseReport:
 
 
 def _unreadable(path: Path, error: sqlite3.Error) -> Problem:
-    reason = failures.of_sqlite(error).reason
-    detail = f"{path} cannot be read: {f'{reason} ({error})' if reason else error}"
+    detail = f"{path} cannot be read: {failures.sqlite_text(error)}"
     if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED:
         return Problem(detail, "restore it from a backup, or choose another file with --database")
     return Problem(

@@ -118,6 +118,7 @@ def _transform_and_column(text: str, name: str) -> tuple[str, str]:
     kind = _ALIASES.get(kind, kind)
     arguments = [part.strip() for part in matched[2].split(",")]
     if kind not in _WITH_PARAMETER:
+        _refuse_unknown(kind, text, name)
         if len(arguments) != 1:
             raise BadRequest(f"{name}: {text!r}: {kind} takes one column")
         return kind, arguments[0]
@@ -128,16 +129,20 @@ def _transform_and_column(text: str, name: str) -> tuple[str, str]:
     return f"{kind}[{int(width)}]", columns[0]
 
 
+def _refuse_unknown(kind: str, text: str, name: str) -> None:
+    """Refuse a misspelled transform before its arguments are judged."""
+    if isinstance(parse_transform(kind), Unknown):
+        near = nearest_transform(kind)
+        known = "known transforms are identity, bucket, truncate, year, month, day, hour, void"
+        hint = known if near is None else f"did you mean {near.partition('[')[0]!r}?"
+        raise BadRequest(f"{name}: {text!r}: {kind} is not a transform; {hint}")
+
+
 def _check(transform: str, source: NestedField, text: str, name: str) -> None:
     try:
         parsed = parse_transform(transform)
     except InvalidTransform as error:
         raise BadRequest(f"{name}: {text!r}: {error}") from None
-    if isinstance(parsed, Unknown):
-        near = nearest_transform(transform)
-        known = "known transforms are identity, bucket, truncate, year, month, day, hour, void"
-        hint = known if near is None else f"did you mean {near.partition('[')[0]!r}?"
-        raise BadRequest(f"{name}: {text!r}: {transform} is not a transform; {hint}")
     if not parsed.accepts(source.type):
         raise BadRequest(f"{name}: {text!r}: {transform} does not take a {source.type}")
 
