@@ -74,6 +74,8 @@ def rewrite_data_files(
         return
     added = count_text(result.added_data_files_count, "data file")
     typer.echo(f"{name}: rewrote {files} ({size}) into {added}")
+    if result.removed_delete_files_count:
+        typer.echo(f"  removed {count_text(result.removed_delete_files_count, 'delete file')}")
     if result.failed_data_files_count:
         failed = count_text(result.failed_data_files_count, "data file")
         choice.fail(f"{failed} could not be rewritten; the log says why. Run the command again")
