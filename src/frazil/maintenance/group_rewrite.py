@@ -135,7 +135,7 @@ class GroupRewrite:
     # --- commit ------------------------------------------------------------------------------
 
     def _commit(self, write: Write, rows: _WrittenRows) -> RewrittenGroup:
-        """Commit the group. Deletes that came meanwhile are carried over to the new files."""
+        """Commit the group. Carry deletes of other commits over to the new files."""
         late = _LateDeletes(self.snapshot_id, self.group.tasks)
         for number in range(1, _MAX_ROUNDS + 1):
             try:
@@ -143,9 +143,8 @@ class GroupRewrite:
             except ValidationError as refused:
                 clauses = {conflict["clause"] for conflict in refused.conflicts}
                 # With a new sequence number, newer equality deletes would no longer apply.
-                if not clauses <= _OTHERS_REMOVED_ROWS or self._new_number is None:
-                    raise
-                if number == _MAX_ROUNDS:
+                can_follow = clauses <= _OTHERS_REMOVED_ROWS and self._new_number is not None
+                if not can_follow or number == _MAX_ROUNDS:
                     raise
                 newer = self._late_deletes(rows, write.folder.storage)
                 if newer is None or newer.seen_at == late.seen_at:

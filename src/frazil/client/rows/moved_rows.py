@@ -68,6 +68,7 @@ def find_rows(
         before = {task.file_path for task in planned_tasks(table, filter, base)}
         now = {task.file_path: task for task in planned_tasks(fresh, filter, fresh.head(branch))}
     except FrazilError:
+        # The caller raises the refusal, and the statement runs again.
         return None
     gone = [rows for rows in touched if rows.file_path not in now]
     added = [task for path, task in now.items() if path not in before]
@@ -113,7 +114,7 @@ def _search(
     def search(task: ScanTask) -> tuple[DeletedRows, Numbers, bool]:
         positions, ids, last_updated = _lineage(task, table, storage)
         chosen = np.isin(ids, wanted)
-        # Files of the statement's own base have no later number; null is not known.
+        # A row that was changed since the base has a later number. Null (-1) proves nothing.
         unchanged = bool(
             ((last_updated[chosen] >= 0) & (last_updated[chosen] <= sequence_number)).all()
         )

@@ -73,7 +73,7 @@ class RebasedVectors:
 
 @dataclass(frozen=True, slots=True)
 class _Merge:
-    """The vectors of one data file, of which at least two differ."""
+    """The vectors of one data file whose base is not the live vector."""
 
     data_file: str
     declared: DeleteFile
@@ -112,14 +112,14 @@ class VectorRebase:
         rows = self._live_data_files()
         merges = [self._merge_of(path) for path in rows if self._is_stale(path)]
         vectors = self._merge_all(merges)
-        written, file = self._write(vectors, rows)
+        written, new_files = self._write(vectors, rows)
         kept = {path: self.declared[path] for path in rows} | written
         used = {vector.file_path for vector in kept.values()}
         return RebasedVectors(
             added=self._added(kept.values(), written, rows),
             replaced=tuple(row for path, row in self.current.items() if path in rows),
-            files=file,
-            superseded=tuple(sorted({one.file_path for one in self.declared.values()} - used)),
+            files=new_files,
+            superseded=tuple(sorted({file.file_path for file in self.declared.values()} - used)),
         )
 
     # --- data files --------------------------------------------------------------------------
