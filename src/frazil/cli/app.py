@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 import frazil
+from frazil.cli.maintenance import maintain_group
 from frazil.cli.shared.catalog_command import add_commands
 from frazil.cli.shared.command_group import GROUP_SETTINGS, CommandGroup
 from frazil.cli.shared.setting_options import Output, OutputOption, takes_settings
@@ -15,7 +16,6 @@ from frazil.cli.spark import file_rows, sql_command
 from frazil.cli.tables import (
     column_commands,
     lifecycle_commands,
-    maintenance_commands,
     namespace_commands,
     ref_commands,
     table_commands,
@@ -134,7 +134,7 @@ lifecycle_commands.register(app)
 column_commands.register(app)
 namespace_commands.register(app)
 view_commands.register(app)
-maintenance_commands.register(app)
+maintain_group.register(app)
 
 spark_app = typer.Typer(
     cls=CommandGroup, help="Work on tables with Spark on this machine.", no_args_is_help=True

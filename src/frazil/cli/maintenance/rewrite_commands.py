@@ -1,4 +1,4 @@
-"""`frazil maintain`: rewrite the files of a table."""
+"""`frazil maintain rewrite-…`: rewrite the files of a table."""
 
 from __future__ import annotations
 
@@ -8,23 +8,18 @@ from typing import Annotated
 import typer
 
 from frazil.cli.shared.catalog_command import CatalogChoice, add_commands, progress
-from frazil.cli.shared.command_group import CommandGroup
 from frazil.cli.shared.printing import count_text, print_json, size_text
 from frazil.cli.shared.typed_names import key_values, table_name
 from frazil.cli.tables.table_commands import BranchOption, TableArgument
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to the command tree."""
-    group = typer.Typer(
-        cls=CommandGroup, help="Maintain tables, without Spark.", no_args_is_help=True
-    )
+def register(group: typer.Typer) -> None:
+    """Add the commands to `frazil maintain`."""
     add_commands(
         group,
         {"rewrite-data-files": rewrite_data_files},
         dry_run="Print what would be rewritten, and change nothing.",
     )
-    app.add_typer(group, name="maintain")
 
 
 def rewrite_data_files(
