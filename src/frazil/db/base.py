@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Final, TypeAlias
 
 from frazil.db.database_failures import Trouble
+from frazil.db.housekeeping_changes import HousekeepingChange
 from frazil.wire.errors import FrazilError
 from frazil.wire.identifiers import Identifier, Namespace
 
@@ -170,6 +171,8 @@ class Transaction:
     """Rows of tables that this transaction swaps or creates; the swap separates the writers. A row
     whose epoch is not above the stored one changes nothing.
     """
+    housekeeping: tuple[HousekeepingChange, ...] = ()
+    """Applied after the swaps, whose row locks keep leases and deletions of the tables away."""
 
 
 # --- how a transaction ends -----------------------------------------------------------------

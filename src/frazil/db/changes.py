@@ -2,7 +2,7 @@
 
 The order inside a transaction is fixed, so that two transactions never deadlock: the commit id,
 the idempotency keys (sorted), the rows in the given order, then all locations under one lock,
-then the rows of the streams, then the events.
+then the rows of the streams, then those of housekeeping, then the events.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from frazil.db.base import (
     Transaction,
     TransactionOutcome,
 )
+from frazil.db.housekeeping_rows import RowsMoved, apply_housekeeping
 from frazil.db.sql import Statements
 from frazil.wire.errors import (
     AlreadyExists,
@@ -65,7 +66,8 @@ class Attempt:
             self._apply_rows(sql)
             self._apply_locations(sql)
             self._write_streams(sql)
-        except _Lost:
+            apply_housekeeping(sql, self.transaction.housekeeping)
+        except (_Lost, RowsMoved):
             return SwapLost(self.index)
         except FrazilError as error:
             return Refused(self.index, error)

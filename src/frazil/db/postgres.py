@@ -31,7 +31,7 @@ from frazil.db.base import (
     TransactionOutcome,
 )
 from frazil.db.rows import Database, Session
-from frazil.db.sql import Parameters, QueryName, Row, migrate, migrations, queries
+from frazil.db.sql import Parameters, QueryName, Row, Statements, migrate, migrations, queries
 
 T = TypeVar("T")
 Connection: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
@@ -260,6 +260,14 @@ class PostgresDatabase(Database):
     def execute(self, name: QueryName, parameters: Parameters) -> int:
         return self._run_twice(lambda sql: sql.execute(name, parameters))
 
+    def run_rows(self, work: Callable[[Statements], T]) -> T:
+        for attempt in range(_ATTEMPTS):
+            try:
+                return self._run_twice(lambda sql: _committed(sql, work))
+            except _Clash:
+                time.sleep(random.uniform(0, 0.01 * 2**attempt))
+        raise DatabaseUnavailable("others change the same rows; nothing was changed")
+
     # --- writes --------------------------------------------------------------------------------
 
     def commit(self, transaction: Transaction) -> TransactionOutcome:
@@ -402,6 +410,22 @@ class _PostgresSession(Session):
             self._ended = True
             _send_commit(self._sql)
         return outcome
+
+
+def _committed(sql: PostgresStatements, work: Callable[[Statements], T]) -> T:
+    """Run the work in a transaction."""
+    sql.control(b"BEGIN")
+    try:
+        answer = work(sql)
+        sql.control(b"COMMIT")
+    except _CLASHES as error:
+        _roll_back(sql)
+        raise _Clash(0) from error
+    except BaseException:
+        if sql.alive():
+            _roll_back(sql)
+        raise
+    return answer
 
 
 def _commit(sql: PostgresStatements, transaction: Transaction) -> TransactionOutcome:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from secrets import token_bytes
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from uuid import uuid4
 
 from frazil.db.base import (
@@ -28,6 +28,8 @@ from frazil.db.base import (
 from frazil.db.sql import Fetch, Parameters, QueryName, Row, Statements
 from frazil.wire.errors import BadRequest, Forbidden
 from frazil.wire.identifiers import Identifier, Namespace
+
+T = TypeVar("T")
 
 _SEPARATOR: Final = "\x1f"
 _KINDS: Final = {kind.value: kind for kind in Kind}
@@ -362,6 +364,13 @@ class Database(Reads):
         """Run one statement in a transaction of its own; return how many rows it changed.
 
         The statement may run twice after a lost answer. Raises DatabaseUnavailable.
+        """
+
+    @abstractmethod
+    def run_rows(self, work: Callable[[Statements], T]) -> T:
+        """Run statements in a transaction of their own, and commit unless `work` raises.
+
+        The work may run twice after a lost answer. Raises DatabaseUnavailable.
         """
 
     @abstractmethod

@@ -31,7 +31,7 @@ from frazil.db.base import (
     TransactionOutcome,
 )
 from frazil.db.rows import Database, Session
-from frazil.db.sql import Parameters, QueryName, Row, migrate, migrations, queries
+from frazil.db.sql import Parameters, QueryName, Row, Statements, migrate, migrations, queries
 
 T = TypeVar("T")
 
@@ -394,6 +394,9 @@ class SqliteDatabase(Database):
             return Written(changed, keep=changed > 0)
 
         return self.run(work)
+
+    def run_rows(self, work: Callable[[Statements], T]) -> T:
+        return self.run(lambda sql: Written(work(sql), keep=True))
 
     # --- writes --------------------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ ConflictClause: TypeAlias = Literal[
     "base-not-ancestor",
     "dv-conflict",
     "cherry-pick",
+    "file-being-deleted",
 ]
 """The five clauses of a request, and the rules that always hold."""
 

@@ -155,6 +155,15 @@ CLAUSES: Final[Mapping[str, Clause]] = {
             "Create the change again on the branch's head.",
         ),
     ),
+    "file-being-deleted": Clause(
+        "a declared file is being deleted",
+        "No snapshot named the file, and its time in quarantine is over, or the intent of its "
+        "writer has ended. The file may be gone already.",
+        (
+            "Write the rows to a new file, and commit that one.",
+            "Renew the intent of a slow writer in time, or declare it for longer.",
+        ),
+    ),
 }
 
 _UNKNOWN_CLAUSE: Final = Clause(

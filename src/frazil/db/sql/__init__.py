@@ -1,9 +1,10 @@
 """Reads named SQL from the files next to this module, and migrates the schema.
 
-`queries.sql` has the statements that both databases share; `sqlite.sql` and `postgres.sql` have
-those that differ. Together each dialect has exactly the statements of `QueryName`. Migrations
-are numbered files, in one folder for each dialect. They run in one transaction under a lock, so
-that two processes do each step only once, and a failure leaves the schema as it was.
+`queries.sql` and `housekeeping.sql` have the statements that both databases share; `sqlite.sql` and
+`postgres.sql` have those that differ. Together each dialect has exactly the statements of
+`QueryName`. Migrations are numbered files, in one folder for each dialect. They run in one
+transaction under a lock, so that two processes do each step only once, and a failure leaves the
+schema as it was.
 """
 
 from __future__ import annotations
@@ -29,44 +30,88 @@ QueryName: TypeAlias = Literal[
     "create_relation",
     "create_schema_version",
     "database_clock",
+    "delete_expired_snapshot",
+    "delete_purged_table",
+    "doomed_file",
+    "doomed_files",
+    "drop_doomed_file",
+    "drop_expired_snapshot",
+    "drop_intent",
     "drop_key",
+    "drop_lease",
     "drop_locations",
     "drop_namespace",
+    "drop_purged_table",
     "drop_relation",
+    "drop_retired_metadata",
+    "end_intent",
     "events",
+    "expired_snapshot",
+    "expired_snapshots",
+    "files_being_deleted",
     "forget_commits",
+    "forget_intents",
     "forget_keys",
+    "forget_leases",
+    "forget_removed_definitions",
     "forget_streams",
+    "has_doomed_files",
     "hold_locations",
     "hold_namespace",
     "hold_namespace_alone",
     "hold_relations",
     "hold_schema",
+    "insert_doomed_file",
     "insert_event",
+    "insert_expired_snapshot",
+    "insert_intent",
     "insert_key",
+    "insert_purged_table",
+    "insert_removed_definition",
+    "insert_retired_metadata",
     "insert_secret",
+    "intent",
+    "intents_of",
     "key",
     "key_of_another",
     "last_position",
     "last_version",
+    "lease",
+    "leased_among",
     "list_namespaces",
     "list_relations",
+    "live_leases",
     "location_at_or_above",
     "location_below",
     "locations_of",
     "lock_position",
     "namespace_contents",
     "namespace_properties",
+    "now_ms",
+    "purged_table",
+    "purged_tables",
     "record_schema_version",
     "relation",
     "relation_by_uuid",
+    "release_doomed_file",
+    "release_doomed_files",
+    "removed_definitions",
+    "renew_intent",
+    "retired_metadata",
     "sample_relations",
     "schema_version",
     "secret",
     "set_last_position",
     "set_namespace_properties",
+    "share_relation",
+    "store_lease",
     "stream",
     "swap_relation",
+    "sweep_intent",
+    "swept_prefixes",
+    "tables_with_work",
+    "take_expired_snapshot",
+    "take_purged_table",
     "unplaced_event",
     "write_stream",
 ]
@@ -110,7 +155,8 @@ def queries(dialect: Dialect) -> dict[QueryName, str]:
     """Return every statement by its name, without comments, in the parameter style of the
     dialect."""
     folder = files(__package__)
-    texts = {**_blocks(folder / "queries.sql"), **_blocks(folder / f"{dialect}.sql")}
+    names = ("queries.sql", "housekeeping.sql", f"{dialect}.sql")
+    texts = {name: text for file in names for name, text in _blocks(folder / file).items()}
     expected = set(get_args(QueryName))
     if texts.keys() != expected:
         raise LookupError(

@@ -48,3 +48,33 @@ CREATE TABLE IF NOT EXISTS schema_version (
 -- name: hold_schema
 -- One process migrates; the others wait here and then find nothing to do.
 SELECT pg_advisory_xact_lock(7305804402127891);
+
+-- name: now_ms
+SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint);
+
+-- name: share_relation
+-- A lease waits for a commit of the table, and a commit for a lease: each sees what the other did.
+SELECT metadata_location FROM relations WHERE uuid = :uuid FOR SHARE;
+
+-- name: release_doomed_files
+DELETE FROM doomed_files
+WHERE uuid = :uuid AND state = 'quarantined'
+    AND path_key IN (SELECT jsonb_array_elements_text(CAST(:path_keys AS jsonb)));
+
+-- name: files_being_deleted
+SELECT path FROM doomed_files
+WHERE uuid = :uuid AND state = 'deleting'
+    AND path_key IN (SELECT jsonb_array_elements_text(CAST(:path_keys AS jsonb)))
+ORDER BY path;
+
+-- name: swept_prefixes
+SELECT prefix FROM intents
+WHERE uuid = :uuid AND state = 'swept'
+    AND prefix IN (SELECT jsonb_array_elements_text(CAST(:prefixes AS jsonb)));
+
+-- name: leased_among
+SELECT snapshot_id FROM leases
+WHERE uuid = :uuid AND expires_ms > :now_ms
+    AND snapshot_id IN (
+        SELECT CAST(jsonb_array_elements_text(CAST(:snapshot_ids AS jsonb)) AS bigint)
+    );

@@ -43,3 +43,29 @@ CREATE TABLE IF NOT EXISTS schema_version (
 -- name: hold_schema
 -- BEGIN IMMEDIATE already holds the whole file.
 SELECT 1;
+
+-- name: now_ms
+SELECT CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER);
+
+-- name: share_relation
+SELECT metadata_location FROM relations WHERE uuid = :uuid;
+
+-- name: release_doomed_files
+DELETE FROM doomed_files
+WHERE uuid = :uuid AND state = 'quarantined'
+    AND path_key IN (SELECT value FROM json_each(:path_keys));
+
+-- name: files_being_deleted
+SELECT path FROM doomed_files
+WHERE uuid = :uuid AND state = 'deleting'
+    AND path_key IN (SELECT value FROM json_each(:path_keys))
+ORDER BY path;
+
+-- name: swept_prefixes
+SELECT prefix FROM intents
+WHERE uuid = :uuid AND state = 'swept' AND prefix IN (SELECT value FROM json_each(:prefixes));
+
+-- name: leased_among
+SELECT snapshot_id FROM leases
+WHERE uuid = :uuid AND expires_ms > :now_ms
+    AND snapshot_id IN (SELECT value FROM json_each(:snapshot_ids));
