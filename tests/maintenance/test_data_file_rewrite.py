@@ -204,6 +204,28 @@ def test_the_rows_of_another_spec_go_to_their_partitions(
     assert {id: after[id] for id in before} == before
 
 
+@WITH_DELETES
+def test_deletes_that_land_on_rows_of_several_partitions(
+    client: Client,
+    new_table: Callable[..., Table],
+    monkeypatch: pytest.MonkeyPatch,
+    version: int,
+) -> None:
+    table = new_table(version)
+    client.add_partition_field(table.identifier, "kind")
+    numbers = iter([(12, 13), (31, 58)])
+
+    def delete() -> None:
+        one, other = next(numbers)
+        client.delete(table.identifier, f"id = {one} or id = {other}")
+
+    during_the_rewrite(monkeypatch, delete, rounds=2)
+    result = rewrite_data_files(client.load_table(table.identifier))
+    assert result.failed_data_files_count == 0
+    assert len(data_files(client, table)) == 2
+    assert rows(client, table) == everything(12, 13, 31, 58)
+
+
 # --- other writers --------------------------------------------------------------------------------
 
 
@@ -274,6 +296,25 @@ def test_a_file_of_the_group_disappears(
         "rewrite": everything(),
     }
     assert rows(client, table) == expected[way]
+
+
+@WITH_DELETES
+def test_all_files_of_the_group_disappear(
+    client: Client,
+    new_table: Callable[..., Table],
+    monkeypatch: pytest.MonkeyPatch,
+    version: int,
+) -> None:
+    """Nothing is left to do, which is no failure; the new files are removed."""
+    table = new_table(version)
+    before = parquet_files(table)
+    during_the_rewrite(monkeypatch, lambda: rewrite_data_files(client.load_table(table.identifier)))
+    result = rewrite_data_files(table)
+    assert (result.rewritten_data_files_count, result.failed_data_files_count) == (0, 0)
+    assert result.added_data_files_count == 0
+    assert len(data_files(client, table)) == 1
+    assert len(parquet_files(table) - before) == 1
+    assert rows(client, table) == everything()
 
 
 def test_late_deletes_under_a_new_sequence_number_fail_the_group(

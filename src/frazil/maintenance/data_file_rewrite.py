@@ -1,4 +1,4 @@
-"""`rewrite_data_files`: compacts the data files of a table, in this process.
+"""`rewrite_data_files`: compacts the data files of a table.
 
 The files of each partition are packed into groups, and each group is rewritten and committed by
 itself. A group that fails does not undo the others.
@@ -16,7 +16,9 @@ from frazil.client.declare.client_table import Table
 from frazil.client.rows.row_files import planned_tasks
 from frazil.client.rows.write_folders import committing, new_folder
 from frazil.maintenance.file_groups import FileGroup, file_groups
-from frazil.maintenance.group_rewrite import GroupRewrite, RewrittenGroup
+from frazil.maintenance.group_commit import CommittedGroups, GroupCommit, RewrittenGroup
+from frazil.maintenance.local_engine import LocalEngine
+from frazil.maintenance.rewrite_engine import GroupWork, RewriteEngine
 from frazil.maintenance.rewrite_options import RewriteOptions, parse_options
 from frazil.wire.errors import BadRequest, FrazilError
 from frazil.wire.expressions import ALWAYS_TRUE
@@ -48,6 +50,7 @@ def rewrite_data_files(
     branch: str = MAIN,
     options: Mapping[str, str] | None = None,
     properties: Mapping[str, str] | None = None,
+    engine: RewriteEngine | None = None,
     dry_run: bool = False,
     progress: Progress | None = None,
 ) -> RewriteResult:
@@ -55,7 +58,7 @@ def rewrite_data_files(
 
     `where` chooses the files that may have matching rows. The options are those of Iceberg's
     procedure `rewrite_data_files`. `properties` say how to reach the files, if the table does not.
-    With `dry_run` nothing is written.
+    The engine writes the new files, by default in this process. With `dry_run` nothing is written.
     """
     chosen = parse_options(options or {}, table.properties)
     table = table.refreshed()
@@ -82,6 +85,7 @@ def rewrite_data_files(
         options=chosen,
         output_spec_id=output_spec_id,
         properties=properties or {},
+        engine=engine or LocalEngine(),
         progress=progress,
         groups=len(groups),
     )
@@ -96,6 +100,7 @@ class _Run:
     options: RewriteOptions
     output_spec_id: int
     properties: Mapping[str, str]
+    engine: RewriteEngine
     progress: Progress | None
     groups: int
     finished: int = 0
@@ -104,29 +109,35 @@ class _Run:
         workers = min(self.options.max_concurrent_rewrites, max(1, len(groups)))
         with ThreadPoolExecutor(workers, thread_name_prefix="frazil-rewrite") as pool:
             results = list(pool.map(self._one, groups))
-        done = [result for result in results if isinstance(result, RewrittenGroup)]
+        done = [result for result in results if isinstance(result, CommittedGroups)]
         failed = [result for result in results if isinstance(result, FrazilError)]
         limit = self.options.max_failed_commits
         if failed and (not done or (limit is not None and len(failed) > limit)):
             raise failed[0]
-        failed_files = sum(len(group.tasks) for group in groups) - sum(
-            len(result.group.tasks) for result in done
-        )
+        replaced = [task.data_file for result in done for task in result.replaced]
         return RewriteResult(
-            rewritten_data_files_count=sum(len(result.group.tasks) for result in done),
+            rewritten_data_files_count=len(replaced),
             added_data_files_count=sum(len(result.files) for result in done),
-            rewritten_bytes_count=sum(result.group.size_in_bytes for result in done),
-            failed_data_files_count=failed_files,
+            rewritten_bytes_count=sum(file.file_size_in_bytes for file in replaced),
+            failed_data_files_count=sum(
+                len(group.tasks)
+                for group, result in zip(groups, results, strict=True)
+                if isinstance(result, FrazilError)
+            ),
             removed_delete_files_count=sum(result.removed_delete_files for result in done),
         )
 
-    def _one(self, group: FileGroup) -> RewrittenGroup | FrazilError:
-        rewrite = GroupRewrite(
-            self.table, self.branch, self.snapshot_id, group, self.options, self.output_spec_id
+    def _one(self, group: FileGroup) -> CommittedGroups | FrazilError:
+        work = GroupWork(
+            table=self.table,
+            group=group,
+            output_spec_id=self.output_spec_id,
+            target_file_size=self.options.target_file_size,
         )
         try:
             with committing(new_folder(self.table, self.properties)) as write:
-                return rewrite.run(write)
+                rows = self.engine.rewrite(work, write.folder)
+                return self._commit_of(RewrittenGroup(group, rows)).send(write)
         except FrazilError as error:
             _LOGGER.warning("a group of %d files was not rewritten: %s", len(group.tasks), error)
             return error
@@ -134,3 +145,12 @@ class _Run:
             self.finished += 1
             if self.progress is not None:
                 self.progress(self.finished, self.groups)
+
+    def _commit_of(self, *groups: RewrittenGroup) -> GroupCommit:
+        return GroupCommit(
+            table=self.table,
+            branch=self.branch,
+            snapshot_id=self.snapshot_id,
+            use_starting_sequence_number=self.options.use_starting_sequence_number,
+            groups=groups,
+        )

@@ -8,9 +8,9 @@ again. NaNs, which no footer counts, are counted while rows are written.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from uuid import uuid4
 
 import msgspec
@@ -37,6 +37,11 @@ from frazil.datafiles.writing.write_properties import FileOptions
 
 _NO_SIZE_LIMIT: Final = 1 << 62
 """A copy is never larger than its file, so it is not split."""
+ROW_NUMBER: Final = "_frazil_row_number"
+"""The column with the numbers of rows whose places are wanted."""
+
+Placed: TypeAlias = Callable[[str, pa.Array, int], None]
+"""Is called with a file's path, the numbers of rows, and the position of the first in the file."""
 
 
 class ArrowFileWriter:
@@ -51,12 +56,15 @@ class ArrowFileWriter:
         *,
         options: FileOptions,
         lineage: bool = False,
+        placed: Placed | None = None,
     ) -> None:
+        """With `placed`, rows have numbers in the column `ROW_NUMBER`."""
         self._storage = storage
         self._folder = folder
         self._task = task
         self._options = options
         self._schema = arrow_schema(table.schema, lineage=lineage)
+        self._placed = placed
         self._fields = partition_fields_of(table, options.spec_id)
         self._reader = ParquetReader(table, options.spec_id)
         self._open: OrderedDict[tuple[Any, ...], _PartitionFile] = OrderedDict()
@@ -70,6 +78,8 @@ class ArrowFileWriter:
     def write(self, batch: pa.RecordBatch) -> None:
         """Write rows with the table's columns in Spark's types and the `_partition_*` columns."""
         rows = to_table(batch, self._schema)
+        if self._placed is not None:
+            rows = rows.append_column(ROW_NUMBER, batch.column(ROW_NUMBER))
         keys = [
             batch.column(f"{PARTITION_PREFIX}{position}") for position in range(len(self._fields))
         ]
@@ -99,8 +109,17 @@ class ArrowFileWriter:
     def _add(self, values: tuple[Any, ...], rows: pa.RecordBatch) -> None:
         file = self._file(values)
         before = file.rolling.pending_bytes
+        numbers: pa.Array | None = None
+        if self._placed is not None:
+            numbers, rows = rows.column(ROW_NUMBER), rows.drop_columns([ROW_NUMBER])
         while rows.num_rows:
-            rows = file.rolling.write(rows)
+            rest = file.rolling.write(rows)
+            taken = rows.num_rows - rest.num_rows
+            if self._placed is not None and numbers is not None:
+                self._placed(file.rolling.path, numbers.slice(0, taken), file.row_count)
+                numbers = numbers.slice(taken)
+            file.row_count += taken
+            rows = rest
             if file.rolling.is_full:
                 self._roll(file)
         self._pending_bytes += file.rolling.pending_bytes - before
@@ -126,7 +145,7 @@ class ArrowFileWriter:
 
     def _roll(self, file: _PartitionFile) -> None:
         self._declare(file)
-        file.rolling = self._new_file(file.values)
+        file.rolling, file.row_count = self._new_file(file.values), 0
 
     def _close_file(self, key: tuple[Any, ...]) -> None:
         file = self._open.pop(key)
@@ -147,6 +166,7 @@ class _PartitionFile:
 
     values: tuple[Any, ...]
     rolling: RollingFile
+    row_count: int = 0
 
 
 def _key(values: tuple[Any, ...]) -> tuple[Any, ...]:

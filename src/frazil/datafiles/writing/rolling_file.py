@@ -68,7 +68,7 @@ class RollingFile:
         dictionary pays, and the first file with enough rows fills it."""
         self._dictionary_pays = {} if dictionary_pays is None else dictionary_pays
         self._storage = storage
-        self._path = path
+        self.path = path
         self._schema = schema
         self._options = options
         self._leaves = list(_leaves(schema))
@@ -115,7 +115,7 @@ class RollingFile:
         self._writer.close()
         size = int(self._sink.tell())
         self._sink.close()
-        return WrittenFile(self._path, size, self._metadata[0], self._nan_counts)
+        return WrittenFile(self.path, size, self._metadata[0], self._nan_counts)
 
     def abort(self) -> None:
         """Delete the unfinished file."""
@@ -125,7 +125,7 @@ class RollingFile:
             self._writer.is_open = False
         if self._file is not None:
             self._file.close()
-            self._storage.delete([self._path])
+            self._storage.delete([self.path])
         self._writer = self._file = self._sink = None
 
     # --- row groups ----------------------------------------------------------------------------
@@ -157,7 +157,7 @@ class RollingFile:
         self._pending, self.pending_bytes = [], 0
 
     def _start(self, first: pa.Table) -> None:
-        self._file = self._storage.open_output(self._path)
+        self._file = self._storage.open_output(self.path)
         self._sink = annotating(self._file, self._schema)
         options = self._options
         excluded = frozenset(options.without_statistics)

@@ -1,0 +1,65 @@
+"""The interface of the engines that rewrite groups of data files.
+
+An engine reads the live rows of a group, writes them into new files, and says where each row went.
+Everything else is the same for all engines: which files are rewritten (`file_groups`), and how the
+new files are committed beside other writers (`group_commit`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from frazil.client.declare.client_table import Table
+from frazil.client.rows.write_folders import WriteFolder
+from frazil.datafiles.footers.files_from_parquet import DataFile
+from frazil.datafiles.reading.row_positions import Positions
+from frazil.maintenance.file_groups import FileGroup
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupWork:
+    """A group to rewrite."""
+
+    table: Table
+    """The table as it was loaded when the groups were planned."""
+    group: FileGroup
+    output_spec_id: int
+    """The partition spec of the new files."""
+    target_file_size: int
+    """The size of the new files in bytes."""
+
+
+class RowMap(Protocol):
+    """Knows where an engine has written each row that it has read."""
+
+    def moved(self, rows: Mapping[str, Positions | None]) -> Mapping[str, Positions]:
+        """Return the positions of rows in the new files, by the path of the new file.
+
+        `rows` has positions in old files by path; None stands for all rows that were read from the
+        file. Positions that were not read, because they were deleted before, are ignored.
+        """
+
+
+@dataclass(frozen=True, kw_only=True)
+class WrittenRows:
+    """The new files of a group. They are not committed yet and have no deletes."""
+
+    files: tuple[DataFile, ...]
+    row_map: RowMap
+
+
+class RewriteEngine(Protocol):
+    """Rewrites the rows of groups. Several threads call it at the same time."""
+
+    @property
+    def name(self) -> str:
+        """The name of the engine, as users choose it."""
+
+    def rewrite(self, work: GroupWork, folder: WriteFolder) -> WrittenRows:
+        """Write the live rows of a group into files below the folder.
+
+        In format version 3 the files have the columns of row lineage. If it fails, no file of the
+        group is left.
+        """
