@@ -80,9 +80,9 @@ def quarantine(database: Database, table: Relation, *paths: str) -> None:
     def work(sql: Statements) -> None:
         now_ms = database_now_ms(sql)
         state = DeletionState.QUARANTINED
-        for path in paths:
-            row = doomed_parameters(table.uuid, path, "orphan", 7, state, now_ms, now_ms + HOUR_MS)
-            sql.execute("insert_doomed_file", row)
+        files = [(path, "orphan", 7) for path in paths]
+        rows = doomed_parameters(table.uuid, files, state, now_ms, now_ms + HOUR_MS)
+        sql.execute_many("insert_doomed_file", rows)
 
     database.run_rows(work)
 
@@ -167,6 +167,24 @@ def test_a_file_below_a_swept_intent_is_refused(database: Database) -> None:
     assert "being deleted" in error.message
     beside = CheckAddedPaths(table.uuid, 0, ("s3://bucket/t/data/w10/a.parquet",))
     must(database, swap(row), housekeeping=(beside,))
+
+
+def test_another_spelling_of_a_path_is_the_same_file(database: Database) -> None:
+    table = make(database)
+    quarantine(database, table, FILE)
+    respelled = "s3a://bucket/t//data/w1/a.parquet"
+    must(database, swap(table), housekeeping=(CheckAddedPaths(table.uuid, 0, (respelled,)),))
+    assert not list(doomed_files(database, table.uuid))
+    row = database.relation(table.identifier)
+    assert row is not None
+    deletion = StartDeletion(table.uuid, files=((FILE, "orphan", None),))
+    must(database, housekeeping=(deletion,))
+    check = CheckAddedPaths(table.uuid, 0, (respelled,))
+    assert "being deleted" in refusal(commit(database, swap(row), housekeeping=(check,))).message
+    intent(database, table, "s3://bucket/t/data/w2", ttl_ms=-1)
+    must(database, housekeeping=(StartDeletion(table.uuid, intent_ids=("s3://bucket/t/data/w2",)),))
+    check = CheckAddedPaths(table.uuid, 0, ("s3n://bucket/t/data//w2/b.parquet",))
+    assert "being deleted" in refusal(commit(database, swap(row), housekeeping=(check,))).message
 
 
 def test_a_live_intent_is_not_swept(database: Database) -> None:

@@ -27,6 +27,7 @@ from frazil.db.housekeeping_changes import (
     StartDeletion,
 )
 from frazil.db.sql import Fetch, Row, Statements
+from frazil.values.path_keys import PathKeys
 from frazil.wire.conflicts import ConflictFile, conflict
 from frazil.wire.errors import ValidationError
 
@@ -188,7 +189,7 @@ def _check_added_paths(sql: Statements, change: CheckAddedPaths, now_ms: int) ->
     has_files, has_swept = sql.fetch("has_doomed_files", {"uuid": change.uuid})[0]
     gone: list[str] = []
     if has_files:
-        for keys in _in_lists(map(path_key, change.paths)):
+        for keys in _in_lists(path_keys(change.paths)):
             gone += [
                 row[0]
                 for row in sql.fetch(
@@ -203,14 +204,16 @@ def _check_added_paths(sql: Statements, change: CheckAddedPaths, now_ms: int) ->
 
 
 def _below_swept(sql: Statements, change: CheckAddedPaths) -> list[str]:
-    folders = {folder for path in change.paths for folder in folders_above(path)}
+    keys = PathKeys(decode=False)
+    texts = {path: str(keys.of(path)) for path in change.paths}
+    folders = {folder for text in texts.values() for folder in folders_above(text)}
     swept: set[str] = set()
     for prefixes in _in_lists(sorted(folders)):
         asked = {"uuid": change.uuid, "prefixes": prefixes}
         swept.update(row[0] for row in sql.fetch("swept_prefixes", asked))
     if not swept:
         return []
-    return [path for path in change.paths if not swept.isdisjoint(folders_above(path))]
+    return [path for path, text in texts.items() if not swept.isdisjoint(folders_above(text))]
 
 
 def _being_deleted(update: int, paths: Sequence[str]) -> ValidationError:
@@ -256,10 +259,7 @@ def _start_deletion(sql: Statements, change: StartDeletion, now_ms: int) -> None
         raise RowsMoved
     if change.files:
         state = DeletionState.DELETING
-        rows = [
-            doomed_parameters(change.uuid, path, reason, size_bytes, state, now_ms, now_ms)
-            for path, reason, size_bytes in change.files
-        ]
+        rows = doomed_parameters(change.uuid, change.files, state, now_ms, now_ms)
         sql.execute_many("insert_doomed_file", rows)
 
 
@@ -286,10 +286,21 @@ def database_now_ms(sql: Fetch) -> int:
 
 
 def path_key(path: str) -> str:
-    """Return the key of a path. PostgreSQL cannot index very long texts, so these are hashed."""
-    if len(path) <= _MAX_KEY_CHARACTERS:
-        return path
-    return f"sha256:{sha256(path.encode()).hexdigest()}"
+    """Return the key of a path, which is the same for every spelling of it."""
+    return path_keys([path])[0]
+
+
+def path_keys(paths: Iterable[str]) -> list[str]:
+    """Return the keys of many paths."""
+    keys = PathKeys(decode=False)
+    return [_indexable(str(keys.of(path))) for path in paths]
+
+
+def _indexable(text: str) -> str:
+    """Hash a very long text, because PostgreSQL cannot index it."""
+    if len(text) <= _MAX_KEY_CHARACTERS:
+        return text
+    return f"sha256:{sha256(text.encode()).hexdigest()}"
 
 
 def folders_above(path: str) -> Iterator[str]:
@@ -302,24 +313,26 @@ def folders_above(path: str) -> Iterator[str]:
 
 def doomed_parameters(
     uuid: str,
-    path: str,
-    reason: str,
-    size_bytes: int | None,
+    files: Sequence[tuple[str, str, int | None]],
     state: DeletionState,
     now_ms: int,
     delete_after_ms: int,
-) -> dict[str, Any]:
-    """Return the parameters of `insert_doomed_file`."""
-    return {
-        "uuid": uuid,
-        "path_key": path_key(path),
-        "path": path,
-        "reason": reason,
-        "size_bytes": size_bytes,
-        "state": state.value,
-        "now_ms": now_ms,
-        "delete_after_ms": delete_after_ms,
-    }
+) -> list[dict[str, Any]]:
+    """Return the parameters of `insert_doomed_file` for each path with its reason and size."""
+    keys = path_keys(path for path, _, _ in files)
+    return [
+        {
+            "uuid": uuid,
+            "path_key": key,
+            "path": path,
+            "reason": reason,
+            "size_bytes": size_bytes,
+            "state": state.value,
+            "now_ms": now_ms,
+            "delete_after_ms": delete_after_ms,
+        }
+        for key, (path, reason, size_bytes) in zip(keys, files, strict=True)
+    ]
 
 
 def lease_row(lease_id: str, row: Row) -> LeaseRow:
