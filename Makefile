@@ -44,6 +44,10 @@ test-full: test-environment ## Run the tests with new random examples and the sl
 	@$(PY) scripts/jars.py fetch spark spark-s3 kit
 	@HYPOTHESIS_PROFILE=full $(PY) -m pytest $(WORKERS) --full --ignore=tests/conformance $(PYTEST_ARGS)
 
+.PHONY: torture
+torture: test-environment ## Run thousands of random steps of maintenance; prints and records the seeds
+	@$(PY) -m tests.housekeeping.torture $(ARGS)
+
 .PHONY: test-spark-versions
 test-spark-versions: test-environment ## Run the core tests of frazil.spark on Spark 4.0, 4.2 and 4.3
 	@$(PY) scripts/spark_versions.py --pytest="$(PYTEST_ARGS)" $(VERSIONS)

@@ -1,0 +1,39 @@
+"""Random steps of writers and maintenance lose no file that anything needs.
+
+`python -m tests.housekeeping.torture machine` runs many more steps with other seeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.housekeeping.machine import STEPS, run_seed, sqlite_url
+from tests.support.server import RunningServer, ServerFactory, running_server
+
+SEEDS = range(6)
+STEPS_OF_A_SEED = 60
+
+
+@pytest.fixture(scope="module")
+def sqlite_server(
+    tmp_path_factory: pytest.TempPathFactory, processes: None
+) -> Iterator[RunningServer]:
+    with running_server(tmp_path_factory.mktemp("machine")) as server:
+        yield server
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_random_steps_lose_nothing(sqlite_server: RunningServer, seed: int) -> None:
+    run_seed(sqlite_server.url, sqlite_url(sqlite_server), seed, STEPS_OF_A_SEED)
+
+
+def test_random_steps_lose_nothing_on_postgres(
+    server: ServerFactory, postgres_database: str, tmp_path: Path
+) -> None:
+    running = server("--database", postgres_database, directory=tmp_path / "server")
+    done = run_seed(running.url, postgres_database, 100, 3 * STEPS_OF_A_SEED)
+    # Most steps must have something to do.
+    assert len([name for name in STEPS if done[name] > 0]) > len(STEPS) * 3 // 4

@@ -1,0 +1,100 @@
+"""Run the long forms of the tests of maintenance, and record what was run.
+
+    python -m tests.housekeeping.torture machine [--seeds 0-99] [--steps 500] [--postgres]
+
+Each run appends a line of JSON with its seeds and counts to `.cache/torture.jsonl`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import secrets
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.housekeeping.machine import run_seed, sqlite_url
+from tests.oracle.seeds import seeds_of
+from tests.support.postgres import start_postgres
+from tests.support.server import running_server
+
+RECORD = Path(".cache/torture.jsonl")
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("part", choices=sorted(PARTS), nargs="*", default=sorted(PARTS))
+    parser.add_argument("--seeds", nargs="*", default=[], help="numbers and ranges such as 0-99")
+    parser.add_argument("--steps", type=int, default=500, help="steps for each seed")
+    parser.add_argument("--postgres", action="store_true", help="only on PostgreSQL")
+    parser.add_argument("--sqlite", action="store_true", help="only on SQLite")
+    options = parser.parse_args(arguments)
+    failed = 0
+    for part in options.part:
+        for kind in ("sqlite", "postgres"):
+            if not (options.postgres or options.sqlite) or getattr(options, kind):
+                failed += PARTS[part](kind, options)
+    return min(failed, 1)
+
+
+def machine(kind: str, options: argparse.Namespace) -> int:
+    """Run random steps for each seed; return how many seeds have failed."""
+    seeds = seeds_of(options.seeds) or [secrets.randbelow(1_000_000) for _ in range(10)]
+    done: Counter[str] = Counter()
+    failed: list[int] = []
+    started = time.monotonic()
+    with _catalog(kind) as (url, database):
+        for seed in seeds:
+            print(f"machine on {kind}, seed {seed}, {options.steps} steps", flush=True)
+            try:
+                done += run_seed(url, database, seed, options.steps)
+            except Exception as error:
+                print(f"seed {seed} failed: {error}", flush=True)
+                failed.append(seed)
+    record("machine", kind, started, seeds=seeds, failed=failed, steps=dict(sorted(done.items())))
+    return len(failed)
+
+
+@contextmanager
+def _catalog(kind: str) -> Iterator[tuple[str, str]]:
+    """Run a server; yield its address and the URL of its database."""
+    with tempfile.TemporaryDirectory() as folder:
+        if kind == "sqlite":
+            with running_server(Path(folder)) as server:
+                yield server.url, sqlite_url(server)
+            return
+        postgres = start_postgres()
+        try:
+            database = postgres.create_database()
+            with running_server(Path(folder), "--database", database) as server:
+                yield server.url, database
+        finally:
+            postgres.stop()
+
+
+def record(part: str, kind: str, started: float, **fields: Any) -> None:
+    line = {
+        "part": part,
+        "database": kind,
+        "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "seconds": round(time.monotonic() - started, 1),
+        "cpus": os.cpu_count(),
+        **fields,
+    }
+    print(json.dumps(line), flush=True)
+    RECORD.parent.mkdir(parents=True, exist_ok=True)
+    with open(RECORD, "a") as file:
+        file.write(json.dumps(line) + "\n")
+
+
+PARTS = {"machine": machine}
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
