@@ -22,6 +22,7 @@ from frazil.format.avro.avro_types import UnreadableAvro, encode_long, read_long
 from frazil.format.manifest.manifest_entries import file_paths, only_added, read_manifest
 from frazil.format.manifest.manifest_fields import ADDED
 from frazil.format.manifest.manifest_list import read_manifest_list
+from frazil.format.manifest.named_files import ManifestListReader, named_files
 from tests.support.trees import (
     avro_bytes,
     avro_records,
@@ -354,6 +355,7 @@ def test_a_damaged_manifest_is_refused_or_read_and_nothing_else(at: int, junk: b
             read_manifest,
             paths,
             lambda c: only_added(c, 1),
+            lambda c: list(named_files(c)),
         ):
             with contextlib.suppress(UnreadableAvro):
                 read(damaged)
@@ -364,6 +366,8 @@ def test_a_damaged_list_is_refused_or_read_and_nothing_else(at: int, junk: bytes
     for damaged in (LIST[:at], LIST[:at] + junk + LIST[at + len(junk) :]):
         with contextlib.suppress(UnreadableAvro):
             read_manifest_list(damaged)
+        with contextlib.suppress(UnreadableAvro):
+            ManifestListReader().read(damaged)
 
 
 # --- manifests -------------------------------------------------------------------------------
