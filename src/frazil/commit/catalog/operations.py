@@ -15,6 +15,17 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
+from frazil.commit.catalog.manifest_maintenance import (
+    BranchHead,
+    ManifestRewrite,
+    Progress,
+    RemovedDanglingDeletes,
+    RewrittenManifests,
+    Submit,
+    never,
+    no_progress,
+    remove_dangling,
+)
 from frazil.commit.catalog.namespace_changes import Namespaces
 from frazil.commit.catalog.relation_lifecycle import Tables, Views
 from frazil.commit.pipeline.catalog_answers import Answer, LoadedTable, LoadedView, NoContent
@@ -46,6 +57,7 @@ from frazil.read.metadata_cache import MetadataCache
 from frazil.store.locations import AllowedLocations
 from frazil.store.object_store import Store
 from frazil.wire.errors import BadRequest, FrazilError, ServiceUnavailable
+from frazil.wire.file_actions import MAIN, Replace
 from frazil.wire.identifiers import Identifier, Namespace
 from frazil.wire.rest_messages import (
     CommitTableRequest,
@@ -296,6 +308,54 @@ class Catalog:
         return self._submit_operation(
             context, source, lambda own: self._views.rename(own, source, destination)
         )
+
+    # --- maintenance of manifests ------------------------------------------------------------
+
+    def rewrite_manifests(
+        self,
+        context: Context,
+        identifier: Identifier,
+        *,
+        branch: str = MAIN,
+        spec_id: int | None = None,
+        sort_by: Sequence[str] = (),
+        dry_run: bool = False,
+        progress: Progress = no_progress,
+        cancelled: Callable[[], bool] = never,
+    ) -> RewrittenManifests:
+        """Rewrite the manifests of a spec so that each has the files of few partitions.
+
+        `spec_id` is by default the table's current spec. `sort_by` names fields of the spec.
+        This blocks the calling thread, but the table's queue only while the new manifests are
+        listed.
+        """
+        rewrite = ManifestRewrite(self._branch_head(identifier, branch), sort_by, self._store)
+        submit = self._submit_maintenance(context, identifier)
+        return rewrite.run(submit, spec_id, dry_run, progress, cancelled)
+
+    def remove_dangling_deletes(
+        self,
+        context: Context,
+        identifier: Identifier,
+        *,
+        branch: str = MAIN,
+        dry_run: bool = False,
+    ) -> RemovedDanglingDeletes:
+        """Remove delete files and vectors that apply to no live data file any more."""
+        head = self._branch_head(identifier, branch)
+        return remove_dangling(head, self._submit_maintenance(context, identifier), dry_run)
+
+    def _branch_head(self, identifier: Identifier, branch: str) -> BranchHead:
+        return BranchHead(
+            lambda: self._tables.load(identifier).metadata, self.manifest_reader(), branch
+        )
+
+    def _submit_maintenance(self, context: Context, identifier: Identifier) -> Submit:
+        def submit(update: Replace) -> Answer:
+            request = CommitTableRequest(requirements=(), updates=(update,))
+            return self._submit_commit(context, identifier, request, in_transaction=False).result()
+
+        return submit
 
     def _submit_commit(
         self,

@@ -16,7 +16,9 @@ import msgspec
 
 from frazil.commit.snapshot.cherry_pick import cherry_pick
 from frazil.commit.snapshot.commit_environment import Environment
+from frazil.commit.snapshot.dangling_deletes import DanglingRemoval, NothingDangling
 from frazil.commit.snapshot.head_changes import HeadChanges
+from frazil.commit.snapshot.manifest_rewrite import ManifestSwap, swap
 from frazil.commit.snapshot.manifest_tree import AddedFiles, grouped_by_spec
 from frazil.commit.snapshot.snapshot_builder import (
     Action,
@@ -137,12 +139,23 @@ def replace(action: Action, update: Replace) -> NewSnapshot:
     return vectors.complete(_snapshot(action, update, changes, REPLACE))
 
 
+def remove_dangling(action: Action, update: DanglingRemoval) -> NewSnapshot:
+    changes = HeadChanges(action)
+    rows = update.dangling.rows(action.metadata, changes.head, action.environment.reader)
+    if not rows:
+        raise NothingDangling("no delete file is dangling any more")
+    changes.remove_rows(rows)
+    return _snapshot(action, update, changes, REPLACE)
+
+
 _BUILDERS: Final[dict[type, Callable[[Action, Any], NewSnapshot]]] = {
     Append: append,
     Delete: delete,
     Overwrite: overwrite,
     Replace: replace,
     CherryPick: cherry_pick,
+    ManifestSwap: swap,
+    DanglingRemoval: remove_dangling,
 }
 
 

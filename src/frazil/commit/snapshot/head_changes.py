@@ -17,7 +17,7 @@ from frazil.commit.validate.branch_changes import live_vectors
 from frazil.commit.validate.conflict_reports import rejected
 from frazil.format.manifest.entry_fields import referenced_data_file
 from frazil.format.manifest.manifest_columns import ManifestColumns, path_hashes
-from frazil.format.manifest.manifest_fields import DELETED, NONE
+from frazil.format.manifest.manifest_fields import DELETED
 from frazil.format.manifest.manifest_list import DATA, DELETES, ManifestFile
 from frazil.format.metadata.content_files import ContentFile, DeleteFile
 from frazil.format.metadata.table_metadata import TableMetadata
@@ -275,10 +275,10 @@ class HeadChanges:
             )
 
     def _remove_dangling_deletes(self) -> None:
-        """Remove delete files that no longer apply to any data file: deletion vectors of removed
-        data files, and files older than every live data file. If no data files are removed,
-        only manifests that were already read are searched (Java's dropDeleteFilesOlderThan
-        and removeDanglingDeletesFor)."""
+        """Remove delete files that no longer apply to any data file: deletion vectors and position
+        deletes of removed data files, and files older than every live data file. If no data
+        files are removed, only manifests that were already read are searched (Java's
+        dropDeleteFilesOlderThan and removeDanglingDeletesFor, which keeps position deletes)."""
         removed_paths = {row.file_path for row in self._removed_rows(DATA)}
         listed = self.head.live(DELETES)
         if not removed_paths:
@@ -376,8 +376,8 @@ def _dangling_rows(
     stale = live & (numbers > 0) & (numbers < min_data_sequence_number)
     rows: list[int] = np.flatnonzero(stale).tolist()
     if removed_paths:
-        vectors = np.flatnonzero(live & (deletes.content_offset != NONE)).tolist()
-        rows += [row for row in vectors if deletes.referenced_data_file[row] in removed_paths]
+        referenced = deletes.referenced_data_file
+        rows += [row for row in np.flatnonzero(live).tolist() if referenced[row] in removed_paths]
     return rows
 
 

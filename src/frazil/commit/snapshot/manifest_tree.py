@@ -8,13 +8,14 @@ the returned files before the swap.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from frazil.format.avro.avro_codecs import Compression
 from frazil.format.avro.avro_types import UnreadableAvro
+from frazil.format.manifest import manifest_list
 from frazil.format.manifest.manifest_encoder import ManifestEncoder, manifest_encoder
 from frazil.format.manifest.manifest_list import (
     DATA,
@@ -150,6 +151,21 @@ def build_tree(
     return builder.build(list(added), removed)
 
 
+def swap_manifests(
+    target: TreeTarget,
+    replaced: Collection[str],
+    new: Sequence[Mapping[int, Any]],
+    reader: ManifestReader,
+) -> Tree:
+    """Return the tree with other manifests in place of some. `new` are the records of manifests
+    that are stored already, without the numbers of the commit."""
+    properties = target.metadata.properties
+    builder = _Builder(
+        target, reader, MergeSettings.of(properties), manifest_compression(properties)
+    )
+    return builder.swap(replaced, new)
+
+
 @dataclass(frozen=True, slots=True)
 class _Old:
     """A manifest of the head, with the entries this commit removes from it."""
@@ -233,6 +249,18 @@ class _Builder:
             parts += self._merged(self._parts(content, added, removed))
         return self._tree(parts)
 
+    def swap(self, replaced: Collection[str], new: Sequence[Mapping[int, Any]]) -> Tree:
+        numbers = {
+            manifest_list.ADDED_SNAPSHOT_ID: self.target.snapshot_id,
+            manifest_list.SEQUENCE_NUMBER: self.target.sequence_number,
+        }
+        version, head = self.target.metadata.format_version, self.target.head
+        stored = [new_listed({**record, **numbers}, version, head.manifests) for record in new]
+        live = (*head.live(DATA), *head.live(DELETES))
+        stay = [listed for listed in live if listed.manifest_path not in replaced]
+        self.replaced = len(live) - len(stay)
+        return self._tree(stay, stored)
+
     # --- the manifests -----------------------------------------------------------------------
 
     def _parts(
@@ -313,7 +341,7 @@ class _Builder:
         max_entries: int = MAX_ENTRIES,
     ) -> RollingManifestWriter:
         return RollingManifestWriter(
-            self._encoder(spec_id, content),
+            encoder_for(self.target.metadata, spec_id, content),
             new_path=self._new_path,
             snapshot_id=snapshot_id,
             target_size_bytes=self.merging.target_size_bytes,
@@ -322,14 +350,6 @@ class _Builder:
             level=self.compression.level,
         )
 
-    def _encoder(self, spec_id: int, content: int) -> ManifestEncoder:
-        metadata = self.target.metadata
-        spec = metadata.spec(spec_id)
-        if spec is None:
-            raise BadRequest(f"the table has no partition spec with id {spec_id}")
-        schema = schema_for_spec(metadata.schemas, metadata.current_schema_id, spec)
-        return manifest_encoder(schema, spec, metadata.format_version, content)
-
     def _new_path(self) -> str:
         path = f"{metadata_folder(self.target.metadata)}/{self.commit_uuid}-m{self.count}.avro"
         self.count += 1
@@ -337,10 +357,11 @@ class _Builder:
 
     # --- the list ----------------------------------------------------------------------------
 
-    def _tree(self, parts: list[_Part]) -> Tree:
+    def _tree(self, parts: Sequence[_Part], stored: Sequence[ListedManifest] = ()) -> Tree:
+        """Return the tree of the parts, behind new manifests that are stored already."""
         target, metadata = self.target, self.target.metadata
         version, head = metadata.format_version, target.head
-        entries: list[ListedManifest] = []
+        entries = list(stored)
         files: list[tuple[str, bytes]] = []
         for part in parts:
             if isinstance(part, ManifestFile):
@@ -369,7 +390,7 @@ class _Builder:
         )
         self.reader.remember_list(location, written.parsed)
         files.append((location, written.content))
-        created = len(files) - 1
+        created = len(files) - 1 + len(stored)
         return Tree(
             manifest_list=location,
             files=tuple(files),
@@ -378,6 +399,15 @@ class _Builder:
             manifests_kept=len(entries) - created,
             manifests_replaced=self.replaced,
         )
+
+
+def encoder_for(metadata: TableMetadata, spec_id: int, content: int) -> ManifestEncoder:
+    """Return the encoder of manifests of a spec."""
+    spec = metadata.spec(spec_id)
+    if spec is None:
+        raise BadRequest(f"the table has no partition spec with id {spec_id}")
+    schema = schema_for_spec(metadata.schemas, metadata.current_schema_id, spec)
+    return manifest_encoder(schema, spec, metadata.format_version, content)
 
 
 @lru_cache(maxsize=256)

@@ -106,18 +106,22 @@ def build_snapshot(
     operation: str,
     properties: Sequence[tuple[str, str]],
     stage_only: bool,
+    tree_of: Callable[[TreeTarget], Tree] | None = None,
 ) -> NewSnapshot:
-    """Build the manifests, the summary and the snapshot that apply these changes to the head."""
+    """Build the manifests, the summary and the snapshot that apply these changes to the head.
+
+    `tree_of` builds the manifests in another way, for a change that adds and removes no files.
+    """
     metadata, environment = action.metadata, action.environment
     version = metadata.format_version
     snapshot_id = _snapshot_id(environment.commit_uuid, action.index)
     sequence_number = 0 if version == 1 else metadata.last_sequence_number + 1
-    tree = build_tree(
-        TreeTarget(metadata, snapshot_id, sequence_number, head),
-        changes.added,
-        {path: sorted(rows) for path, rows in changes.removed.items()},
-        environment.reader,
-    )
+    target = TreeTarget(metadata, snapshot_id, sequence_number, head)
+    if tree_of is None:
+        removed = {path: sorted(rows) for path, rows in changes.removed.items()}
+        tree = build_tree(target, changes.added, removed, environment.reader)
+    else:
+        tree = tree_of(target)
     summary = _summary(
         metadata, head, changes, tree, operation, (*properties, *environment.summary)
     )

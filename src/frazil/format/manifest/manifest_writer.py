@@ -121,15 +121,18 @@ class RollingManifestWriter:
         max_entries: int = MAX_ENTRIES,
         codec: str = "deflate",
         level: int | None = None,
+        keeps_copies: bool = True,
     ) -> None:
         """Create a writer. `snapshot_id` is the id of the commit. With None, which needs version
-        2, ADDED entries inherit it. `codec` is the Avro name of a codec."""
+        2, ADDED entries inherit it. `codec` is the Avro name of a codec. Without `keeps_copies`
+        the columns of a manifest must be decoded, but memory does not hold its entries."""
         self._encoder = encoder
         self._new_path = new_path
         self._snapshot_id = snapshot_id
         self._target_size_bytes = min(target_size_bytes, _MAX_LENGTH_BYTES)
         self._max_entries = min(max_entries, MAX_ENTRIES)
         self._codec, self._level = codec, level
+        self._keeps_copies = keeps_copies
         self._open: _OpenManifest | None = None
         self._written: list[WrittenManifest] = []
 
@@ -176,10 +179,13 @@ class RollingManifestWriter:
         columns: ManifestColumns,
         listed: ManifestFile,
         removed: Collection[int] = (),
+        *,
+        rows: NDArray[np.int64] | None = None,
     ) -> None:
         """Copy the live entries of another manifest. The rows in `removed` become files that
         this commit removes, the others remain live.
 
+        `rows` are the live rows to copy in ascending order, by default all of them.
         `content` and `columns` belong to the manifest, `listed` is its record in the list. If it
         has unknown fields, the writer begins a new manifest that also has them. Raises
         UnreadableAvro.
@@ -192,7 +198,9 @@ class RollingManifestWriter:
             if self._open is not None:
                 self._roll(self._open)
             self._encoder = encoder
-        rows = np.flatnonzero(columns.live())
+        live = np.flatnonzero(columns.live())
+        left_out = live[:0] if rows is None else np.setdiff1d(live, rows, assume_unique=True)
+        rows = live if rows is None else rows
         gone = np.isin(rows, np.fromiter(removed, np.int64, len(removed)))
         if np.count_nonzero(gone) != len(removed):
             raise ValueError(f"{listed.manifest_path} has no live entry for a row to remove")
@@ -201,7 +209,8 @@ class RollingManifestWriter:
             self._write_copies(copied_rows(file, columns, listed, rows, encoder), status)
             return
         blocks = Blocks.of(file, columns)
-        for run in blocks.runs(listed, rows[gone], encoder.format_version > 1):
+        changes = np.concatenate((rows[gone], left_out))
+        for run in blocks.runs(listed, changes, encoder.format_version > 1):
             if run.whole:
                 self._take_blocks(blocks, run.numbers)
             else:
@@ -221,7 +230,7 @@ class RollingManifestWriter:
             writer = AvroWriter(
                 encoder.schema, encoder.header, self._codec, BLOCK_ENTRIES, self._level
             )
-            self._open = _OpenManifest(writer)
+            self._open = _OpenManifest(writer, keeps_copies=self._keeps_copies)
         return self._open
 
     def _write_file(
@@ -340,14 +349,14 @@ def _or_none(value: int, missing: int = NONE) -> int | None:
 class _OpenManifest:
     """An incomplete manifest and the values of its future list entry."""
 
-    def __init__(self, writer: AvroWriter) -> None:
+    def __init__(self, writer: AvroWriter, *, keeps_copies: bool) -> None:
         self.writer = writer
         self.files = [0, 0, 0]
         """The number of files by status; `rows` likewise."""
         self.rows = [0, 0, 0]
         self.min_sequence_number: int | None = None
         self.partitions: set[tuple[Any, ...]] = set()
-        self.copies: list[Copies] | None = []
+        self.copies: list[Copies] | None = [] if keeps_copies else None
         """The entries, or None if some of them are not copies."""
 
     def count_all(
