@@ -20,6 +20,7 @@ from frazil.wire import (
     conflicts,
     declared_content,
     file_actions,
+    job_messages,
     rest_messages,
     rest_updates,
     scan_planning,
@@ -30,6 +31,8 @@ from tests.rest.stand_in import Client
 
 DOCUMENT: dict[str, Any] = json.loads(openapi())
 SCHEMAS: dict[str, Any] = DOCUMENT["components"]["schemas"]
+MESSAGES = (job_messages, rest_messages, scan_planning)
+"""The modules with requests."""
 METHODS = {"get", "head", "post", "put", "delete", "patch", "options", "trace"}
 OPERATIONS = {
     (method.upper(), path): operation
@@ -79,7 +82,7 @@ def test_an_operation_describes_its_route(route: Any) -> None:
         assert body is None
     else:
         schema = body["content"]["application/json"]["schema"]["$ref"].rsplit("/", 1)[1]
-        module = scan_planning if hasattr(scan_planning, schema) else rest_messages
+        (module,) = (module for module in MESSAGES if _is_of(module, schema))
         assert getattr(module, schema) == route.request
         assert {"413", "415"} <= set(operation["responses"])
     references = {
@@ -95,13 +98,21 @@ def test_an_operation_describes_its_route(route: Any) -> None:
     assert named == {part.strip("{}") for part in route.path.split("/") if part.startswith("{")}
 
 
+def _is_of(module: Any, name: str) -> bool:
+    """Return whether the module defines the type, and does not only import it."""
+    found = getattr(module, name, None)
+    return found is not None and not (
+        isinstance(found, type) and found.__module__ != module.__name__
+    )
+
+
 def is_answer(struct: type[msgspec.Struct]) -> bool:
     return issubclass(struct, rest_messages.Response | scan_planning._PlannedFile)
 
 
 DESCRIBED = [
     struct
-    for module in (rest_messages, rest_updates, scan_planning)
+    for module in (*MESSAGES, rest_updates)
     for struct in structs_in(module)
     if not is_answer(struct)
 ]
@@ -156,6 +167,9 @@ def test_unions_have_the_same_members(name: str, union: Any) -> None:
         (rest_messages.NamespaceResponse, "NamespaceResponse"),
         (rest_messages.UpdateNamespacePropertiesResponse, "UpdateNamespacePropertiesResponse"),
         (rest_messages.MinimalTransactionResponse, "MinimalTransactionResponse"),
+        (job_messages.Job, "Job"),
+        (job_messages.ListJobsResponse, "ListJobsResponse"),
+        (job_messages.ClaimJobResponse, "ClaimJobResponse"),
     ],
 )
 def test_answers_have_the_fields_that_their_schemas_have(

@@ -103,7 +103,9 @@ def test_route_reaches_its_operation(
 
 def test_every_route_of_the_table_is_shown_above() -> None:
     shown = {(method, target.split("?")[0]) for method, target, *_ in REACHES}
-    own = {(route.method, route.path.format_map(NAMES)) for route in ROUTES}
+    # The routes of housekeeping use no operation of the catalog that a stand-in could record.
+    of_catalog = [route for route in ROUTES if not route.path.startswith("/frazil/")]
+    own = {(route.method, route.path.format_map(NAMES)) for route in of_catalog}
     serviced = {
         ("GET", "/healthz"),
         ("HEAD", "/healthz"),

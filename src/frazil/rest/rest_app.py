@@ -40,6 +40,7 @@ from frazil.wire.json_bodies import decode
 
 if TYPE_CHECKING:
     from frazil.commit.catalog.operations import Catalog
+    from frazil.housekeeping.services import Housekeeping
     from frazil.plan.planner import Planner
 
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -170,12 +171,14 @@ class RestApp:
         planner: Planner,
         settings: AppSettings | None = None,
         routes: tuple[Route, ...] = ROUTES,
+        housekeeping: Housekeeping | None = None,
     ) -> None:
         settings = settings or AppSettings()
         self.catalog = catalog
         self.planner = planner
         self.settings = settings
         self.routes = routes
+        self._housekeeping = housekeeping
         self.render = Renderer(settings.table_config)
         self.request_counts = RequestCounts()
         self.draining = False
@@ -191,6 +194,13 @@ class RestApp:
         self.in_flight = 0
         self._threads = ThreadPoolExecutor(settings.worker_threads, "frazil-rest")
         self._planning_threads = ThreadPoolExecutor(settings.planning_threads, "frazil-plans")
+
+    @property
+    def housekeeping(self) -> Housekeeping:
+        """Return the services of the routes below `/frazil/v1/`."""
+        if self._housekeeping is None:
+            raise RuntimeError("this application was made without housekeeping")
+        return self._housekeeping
 
     def drain(self) -> None:
         """Answer new changes with 429 and `/readyz` with 503; running requests continue."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 from functools import partial
 
 from frazil.rest import catalog_routes as catalog
+from frazil.rest import job_routes as jobs
 from frazil.rest import server_routes as server
 from frazil.rest.routing import Route
+from frazil.wire.job_messages import ClaimJobRequest, ReportJobRequest, StartJobRequest
 from frazil.wire.rest_messages import (
     CommitTableRequest,
     CommitTransactionRequest,
@@ -29,6 +31,9 @@ _TABLE = f"{_TABLES}/{{table}}"
 _PLAN = f"{_TABLE}/plan/{{plan-id}}"
 _VIEWS = f"{_NAMESPACE}/views"
 _VIEW = f"{_VIEWS}/{{view}}"
+_OWN = "/frazil/v1"
+"""The routes that the REST specification does not know."""
+_OWN_TABLE = f"{_OWN}/namespaces/{{namespace}}/tables/{{table}}"
 
 _change = partial(Route, changes=True)
 """A route that changes the catalog."""
@@ -112,4 +117,14 @@ ROUTES: tuple[Route, ...] = (
     _commit("POST", _VIEW, "replaceView", catalog.replace_view, CommitViewRequest),
     _commit("DELETE", _VIEW, "dropView", catalog.drop_view),
     _commit("POST", "/v1/views/rename", "renameView", catalog.rename_view, RenameTableRequest),
+    # jobs of maintenance
+    Route("GET", f"{_OWN}/jobs", "listJobs", jobs.list_jobs),
+    _change("POST", f"{_OWN}/jobs/claim", "claimJob", jobs.claim_job, ClaimJobRequest),
+    _change(
+        "POST", f"{_OWN}/jobs/{{job-id}}/progress", "reportJob", jobs.report_job, ReportJobRequest
+    ),
+    Route("GET", f"{_OWN_TABLE}/jobs", "listTableJobs", jobs.list_table_jobs),
+    _change("POST", f"{_OWN_TABLE}/jobs", "startJob", jobs.start_job, StartJobRequest),
+    Route("GET", f"{_OWN_TABLE}/jobs/{{job-id}}", "loadTableJob", jobs.load_table_job),
+    _change("DELETE", f"{_OWN_TABLE}/jobs/{{job-id}}", "cancelTableJob", jobs.cancel_table_job),
 )

@@ -14,6 +14,7 @@ from frazil.db.base import DatabaseRefused, DatabaseUnavailable
 from frazil.db.connect import connect
 from frazil.db.rows import Database
 from frazil.db.sqlite import SqliteDatabase
+from frazil.housekeeping.services import Housekeeping
 from frazil.plan.planner import PlanLimits, Planner
 from frazil.rest.rest_app import AppSettings, RestApp
 from frazil.server.listen import StartRefused
@@ -84,8 +85,12 @@ def open_app(settings: Settings, tokens: Mapping[str, Token]) -> Iterator[RestAp
         )
         opened.callback(catalog.close)
         planner = Planner(catalog, plan_secret, plan_limits(settings))
-        app = RestApp(catalog, planner, app_settings)
+        housekeeping = Housekeeping(database, store, catalog)
+        app = RestApp(catalog, planner, app_settings, housekeeping=housekeeping)
         opened.callback(app.close)
+        # Closed before the catalog: it gives running jobs back, so that another server runs them.
+        opened.callback(housekeeping.close)
+        housekeeping.start()
         # Closed before the application, whose threads may wait for plans nobody will fetch.
         opened.callback(planner.close)
         yield app

@@ -1,11 +1,10 @@
 """Reads named SQL from the files next to this module, and migrates the schema.
 
-`queries.sql` and `housekeeping.sql` have the statements that both databases share; `sqlite.sql` and
-`postgres.sql` have those that differ. Together each dialect has exactly the statements of
-`QueryName`. Migrations are numbered files, in one folder for each dialect. They run in one
-transaction under a lock, so that two processes do each step only once, and a failure leaves the
-schema as it was.
-"""
+`queries.sql`, `housekeeping.sql` and `jobs.sql` have the statements that both databases share;
+`sqlite.sql` and `postgres.sql` have those that differ. Together each dialect has exactly the
+statements of `QueryName`. Migrations are numbered files, in one folder for each dialect. They run
+in one transaction under a lock, so that two processes do each step only once, and a failure leaves
+the schema as it was."""
 
 from __future__ import annotations
 
@@ -22,7 +21,11 @@ from frazil.db.base import DatabaseRefused
 Dialect: TypeAlias = Literal["sqlite", "postgres"]
 
 QueryName: TypeAlias = Literal[
+    "all_jobs",
+    "ask_to_cancel_job",
     "assign_positions",
+    "beat_job",
+    "cancel_queued_job",
     "claim_commit",
     "commit_state",
     "create_location",
@@ -37,6 +40,7 @@ QueryName: TypeAlias = Literal[
     "drop_doomed_file",
     "drop_expired_snapshot",
     "drop_intent",
+    "drop_job_lock",
     "drop_key",
     "drop_lease",
     "drop_locations",
@@ -45,12 +49,14 @@ QueryName: TypeAlias = Literal[
     "drop_relation",
     "drop_retired_metadata",
     "end_intent",
+    "end_job",
     "events",
     "expired_snapshot",
     "expired_snapshots",
     "files_being_deleted",
     "forget_commits",
     "forget_intents",
+    "forget_jobs",
     "forget_keys",
     "forget_leases",
     "forget_removed_definitions",
@@ -65,6 +71,7 @@ QueryName: TypeAlias = Literal[
     "insert_event",
     "insert_expired_snapshot",
     "insert_intent",
+    "insert_job",
     "insert_key",
     "insert_purged_table",
     "insert_removed_definition",
@@ -72,6 +79,10 @@ QueryName: TypeAlias = Literal[
     "insert_secret",
     "intent",
     "intents_of",
+    "job",
+    "job_lock",
+    "job_of_worker",
+    "jobs_of_table",
     "key",
     "key_of_another",
     "last_position",
@@ -88,6 +99,8 @@ QueryName: TypeAlias = Literal[
     "namespace_contents",
     "namespace_properties",
     "now_ms",
+    "open_job_counts",
+    "open_jobs",
     "purged_table",
     "purged_tables",
     "record_schema_version",
@@ -97,6 +110,8 @@ QueryName: TypeAlias = Literal[
     "release_doomed_files",
     "removed_definitions",
     "renew_intent",
+    "renew_job_lock",
+    "requeue_job",
     "retired_metadata",
     "sample_relations",
     "schema_version",
@@ -104,6 +119,7 @@ QueryName: TypeAlias = Literal[
     "set_last_position",
     "set_namespace_properties",
     "share_relation",
+    "start_job",
     "store_lease",
     "stream",
     "swap_relation",
@@ -111,6 +127,7 @@ QueryName: TypeAlias = Literal[
     "swept_prefixes",
     "tables_with_work",
     "take_expired_snapshot",
+    "take_job_lock",
     "take_purged_table",
     "unplaced_event",
     "write_stream",
@@ -155,7 +172,7 @@ def queries(dialect: Dialect) -> dict[QueryName, str]:
     """Return every statement by its name, without comments, in the parameter style of the
     dialect."""
     folder = files(__package__)
-    names = ("queries.sql", "housekeeping.sql", f"{dialect}.sql")
+    names = ("queries.sql", "housekeeping.sql", "jobs.sql", f"{dialect}.sql")
     texts = {name: text for file in names for name, text in _blocks(folder / file).items()}
     expected = set(get_args(QueryName))
     if texts.keys() != expected:

@@ -1,0 +1,47 @@
+"""What the routes of housekeeping and the server share: jobs and their runner."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from frazil.commit.catalog.operations import Catalog
+from frazil.db.rows import Database
+from frazil.housekeeping.job_runner import JobRunner
+from frazil.housekeeping.jobs import Jobs
+from frazil.housekeeping.server_operations import (
+    SERVER_OPERATIONS,
+    ServerOperation,
+    ServerTools,
+)
+from frazil.store.object_store import Store
+from frazil.wire.errors import BadRequest
+
+
+class Housekeeping:
+    """The services of housekeeping. The owner calls `start`, and `close` before the catalog's."""
+
+    def __init__(
+        self,
+        database: Database,
+        store: Store,
+        catalog: Catalog,
+        operations: Mapping[str, ServerOperation] = SERVER_OPERATIONS,
+    ) -> None:
+        self.database = database
+        self.store = store
+        self.catalog = catalog
+        self.operations = operations
+        self.jobs = Jobs(database)
+        tools = ServerTools(database, store, catalog)
+        self.runner = JobRunner(self.jobs, tools, operations)
+
+    def check_available(self, operation: str) -> None:
+        """Raise BadRequest if this server cannot run the operation."""
+        if operation not in self.operations:
+            raise BadRequest(f"operation: this server does not run {operation}")
+
+    def start(self) -> None:
+        self.runner.start()
+
+    def close(self) -> None:
+        self.runner.close()

@@ -1,0 +1,21 @@
+"""Databases for the tests of housekeeping: a test that uses `database` runs on each."""
+
+from __future__ import annotations
+
+from tests.db.conftest import (
+    database,
+    database_url,
+    empty_database,
+    postgres_url,
+    shared_postgres_database,
+    sqlite_url,
+)
+
+__all__ = [
+    "database",
+    "database_url",
+    "empty_database",
+    "postgres_url",
+    "shared_postgres_database",
+    "sqlite_url",
+]
