@@ -1,6 +1,7 @@
 """Run the long forms of the tests of maintenance, and record what was run.
 
     python -m tests.housekeeping.torture machine [--seeds 0-99] [--steps 500] [--postgres]
+    python -m tests.housekeeping.torture kills [--jobs expire_snapshots-server] [--points 3 8-20]
 
 Each run appends a line of JSON with its seeds and counts to `.cache/torture.jsonl`.
 """
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 import secrets
 import sys
@@ -20,9 +22,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.housekeeping.killable_jobs import JOBS
+from tests.housekeeping.killed import KillableJob, KilledCatalog, Kills
 from tests.housekeeping.machine import run_seed, sqlite_url
 from tests.oracle.seeds import seeds_of
-from tests.support.postgres import start_postgres
+from tests.support.postgres import PostgresServer, start_postgres
 from tests.support.server import running_server
 
 RECORD = Path(".cache/torture.jsonl")
@@ -33,9 +37,13 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("part", choices=sorted(PARTS), nargs="*", default=sorted(PARTS))
     parser.add_argument("--seeds", nargs="*", default=[], help="numbers and ranges such as 0-99")
     parser.add_argument("--steps", type=int, default=500, help="steps for each seed")
+    parser.add_argument("--jobs", nargs="*", help="jobs to kill, by default all")
+    parser.add_argument("--points", nargs="*", default=[], help="by default all operations")
     parser.add_argument("--postgres", action="store_true", help="only on PostgreSQL")
     parser.add_argument("--sqlite", action="store_true", help="only on SQLite")
     options = parser.parse_args(arguments)
+    # Clients warn of every server that is killed.
+    logging.disable(logging.WARNING)
     failed = 0
     for part in options.part:
         for kind in ("sqlite", "postgres"):
@@ -59,6 +67,46 @@ def machine(kind: str, options: argparse.Namespace) -> int:
                 print(f"seed {seed} failed: {error}", flush=True)
                 failed.append(seed)
     record("machine", kind, started, seeds=seeds, failed=failed, steps=dict(sorted(done.items())))
+    return len(failed)
+
+
+def kills(kind: str, options: argparse.Namespace) -> int:
+    """Kill each job at each of its operations; return at how many something was wrong."""
+    postgres = start_postgres() if kind == "postgres" else None
+    try:
+        jobs = [job for job in JOBS if not options.jobs or job.id in options.jobs]
+        return sum(_kills_of(job, kind, postgres, options) for job in jobs)
+    finally:
+        if postgres is not None:
+            postgres.stop()
+
+
+def _kills_of(
+    job: KillableJob, kind: str, postgres: PostgresServer | None, options: argparse.Namespace
+) -> int:
+    started = time.monotonic()
+    failed: list[int] = []
+    reached = 0
+    with tempfile.TemporaryDirectory() as folder:
+        kills = Kills(KilledCatalog(Path(folder), job.victim, postgres), job)
+        points = seeds_of(options.points) or range(1, kills.points + 1)
+        print(f"{job.id} on {kind}: {kills.points} operations", flush=True)
+        for point in points:
+            try:
+                reached += kills.kill_at(point)
+            except Exception as error:
+                print(f"{job.id} killed at {point} of {kills.points}: {error}", flush=True)
+                failed.append(point)
+        kills.catalog.drop()
+    record(
+        "kills",
+        kind,
+        started,
+        job=job.id,
+        operations=kills.points,
+        killed=reached,
+        failed=failed,
+    )
     return len(failed)
 
 
@@ -94,7 +142,7 @@ def record(part: str, kind: str, started: float, **fields: Any) -> None:
         file.write(json.dumps(line) + "\n")
 
 
-PARTS = {"machine": machine}
+PARTS = {"kills": kills, "machine": machine}
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

@@ -110,13 +110,14 @@ def _wait_until_ready(
         if process.poll() is not None:
             raise AssertionError(f"the server ended with {process.returncode}:\n{said}")
         address = ADDRESS.search(said)
-        if address is not None and _is_ready(address[0], ca_file):
+        if address is not None and is_ready(address[0], ca_file):
             return address[0]
         time.sleep(0.02)
     raise AssertionError(f"the server was not ready after {HANG_S} s:\n{said}")
 
 
-def _is_ready(url: str, ca_file: Path | None) -> bool:
+def is_ready(url: str, ca_file: Path | None = None) -> bool:
+    """Return whether a server at the URL is ready."""
     context = None if ca_file is None else ssl.create_default_context(cafile=ca_file)
     try:
         with urllib.request.urlopen(f"{url}/readyz", timeout=5, context=context) as answer:

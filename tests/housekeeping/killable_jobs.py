@@ -1,0 +1,27 @@
+"""The jobs that are killed at each of their operations."""
+
+from __future__ import annotations
+
+from frazil.maintenance import rewrite_data_files
+from tests.housekeeping import writers
+from tests.housekeeping.killed import KillableJob, hasty_client
+from tests.housekeeping.world import TableModel, World
+
+
+def run_rewrite_data_files(url: str, name: str) -> None:
+    with hasty_client(url) as client:
+        rewrite_data_files(client.load_table(name), options={"rewrite-all": "true"})
+
+
+def small_files(world: World, table: TableModel) -> None:
+    """Write small files, of which some have deleted rows."""
+    for _ in range(3):
+        writers.append(world, table)
+    world.observe()
+    writers.delete(world, table)
+
+
+JOBS = [
+    KillableJob("rewrite_data_files", run_rewrite_data_files, "client", small_files),
+    KillableJob("rewrite_data_files", run_rewrite_data_files, "server", small_files),
+]
