@@ -20,6 +20,7 @@ from frazil.maintenance.group_commit import CommittedGroups, GroupCommit, Rewrit
 from frazil.maintenance.local_engine import LocalEngine
 from frazil.maintenance.rewrite_engine import GroupWork, RewriteEngine
 from frazil.maintenance.rewrite_options import RewriteOptions, parse_options
+from frazil.maintenance.rewrite_order import RewriteOrder, rewrite_order
 from frazil.wire.errors import BadRequest, FrazilError
 from frazil.wire.expressions import ALWAYS_TRUE
 from frazil.wire.file_actions import MAIN
@@ -46,6 +47,8 @@ class RewriteResult:
 def rewrite_data_files(
     table: Table,
     *,
+    strategy: str | None = None,
+    sort_order: str | None = None,
     where: Filter | None = None,
     branch: str = MAIN,
     options: Mapping[str, str] | None = None,
@@ -56,12 +59,16 @@ def rewrite_data_files(
 ) -> RewriteResult:
     """Rewrite small, large and partly deleted files into files of the target size.
 
-    `where` chooses the files that may have matching rows. The options are those of Iceberg's
-    procedure `rewrite_data_files`. `properties` say how to reach the files, if the table does not.
-    The engine writes the new files, by default in this process. With `dry_run` nothing is written.
+    The strategy `binpack` keeps the order of rows. `sort` sorts the rows of each group by
+    `sort_order`, such as `c1 DESC NULLS LAST, bucket(4, c2)` or `zorder(c1, c2)`, by default by the
+    table's sort order. `where` chooses the files that may have matching rows. The options are those
+    of Iceberg's procedure `rewrite_data_files`. `properties` say how to reach the files, if the
+    table does not. The engine writes the new files, by default in this process. With `dry_run`
+    nothing is written.
     """
     chosen = parse_options(options or {}, table.properties)
     table = table.refreshed()
+    order = rewrite_order(table, strategy, sort_order)
     snapshot_id = table.head(branch)
     if snapshot_id is None:
         return RewriteResult(dry_run=dry_run)
@@ -86,6 +93,7 @@ def rewrite_data_files(
         output_spec_id=output_spec_id,
         properties=properties or {},
         engine=engine or LocalEngine(),
+        order=order,
         progress=progress,
         groups=len(groups),
     )
@@ -101,6 +109,7 @@ class _Run:
     output_spec_id: int
     properties: Mapping[str, str]
     engine: RewriteEngine
+    order: RewriteOrder | None
     progress: Progress | None
     groups: int
     finished: int = 0
@@ -132,7 +141,8 @@ class _Run:
             table=self.table,
             group=group,
             output_spec_id=self.output_spec_id,
-            target_file_size=self.options.target_file_size,
+            order=self.order,
+            options=self.options,
         )
         try:
             with committing(new_folder(self.table, self.properties)) as write:

@@ -1,11 +1,12 @@
 """Rewrites groups of files in this process, with pyarrow.
 
-Rows are streamed in batches, so memory does not grow with the group.
+Rows are streamed in batches, so memory does not grow with the group. If they are sorted, they go
+through temporary files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 from uuid import uuid4
@@ -23,15 +24,27 @@ from frazil.datafiles.arrow.metadata_columns import (
     ROW_ID,
 )
 from frazil.datafiles.footers.files_from_parquet import DataFile
+from frazil.datafiles.footers.footer_partitions import partition_fields_of
+from frazil.datafiles.ordering.external_sort import sorted_rows
+from frazil.datafiles.ordering.sort_keys import (
+    ByAll,
+    ByPartition,
+    ByZOrder,
+    RowOrder,
+    sort_fields,
+    z_columns,
+)
+from frazil.datafiles.ordering.z_order_keys import limits_of, sample_rows, z_fields
 from frazil.datafiles.portable_table import PortableTable
 from frazil.datafiles.reading.file_storage import Storage
 from frazil.datafiles.reading.scan_tasks import ScanTask
 from frazil.datafiles.reading.task_reader import read_task
 from frazil.datafiles.writing.data_file_writer import ROW_NUMBER, ArrowFileWriter
-from frazil.datafiles.writing.row_partitions import Partitioner
+from frazil.datafiles.writing.row_partitions import Partitioner, source_path
 from frazil.datafiles.writing.write_properties import file_options
 from frazil.maintenance.rewrite_engine import GroupWork, WrittenRows
 from frazil.maintenance.row_places import FilledInOrder, MovedRows, PlacedRows, ReadRows
+from frazil.values.types import StructType
 from frazil.wire.errors import BadRequest
 
 NAME: Final = "local"
@@ -55,13 +68,13 @@ class _Rewrite:
 
     def run(self) -> WrittenRows:
         read = ReadRows()
-        # Rows of one partition fill one file after the other.
-        placed = None if self.work.group.is_one_partition else PlacedRows(self._max_rows)
+        rows = map(Partitioner(self.facts, self._spec_id), self._rows(read))
+        order = self._order()
+        placed = None if order is None else PlacedRows(self._max_rows)
         writer = self._writer(placed)
-        partitioned = Partitioner(self.facts, self.work.output_spec_id)
         try:
-            for batch in self._rows(read):
-                writer.write(partitioned(batch))
+            for batch in rows if order is None else sorted_rows(rows, order):
+                writer.write(batch)
             files = tuple(msgspec.json.decode(file, type=DataFile) for file in writer.close())
         except BaseException:
             writer.abort()
@@ -70,6 +83,7 @@ class _Rewrite:
         return WrittenRows(files=files, row_map=MovedRows(read, places))
 
     def _writer(self, placed: PlacedRows | None) -> ArrowFileWriter:
+        order = self.work.order
         return ArrowFileWriter(
             self.facts,
             self.folder.storage,
@@ -77,8 +91,9 @@ class _Rewrite:
             uuid4().hex[:12],
             options=file_options(
                 self.work.table.properties,
-                target_file_size_bytes=self.work.target_file_size,
-                spec_id=self.work.output_spec_id,
+                target_file_size_bytes=self.work.options.target_file_size,
+                sort_order_id=None if order is None else order.sort_order_id,
+                spec_id=self._spec_id,
             ),
             lineage=self._has_lineage,
             placed=None if placed is None else placed.place,
@@ -91,6 +106,43 @@ class _Rewrite:
     @property
     def _max_rows(self) -> int:
         return sum(task.data_file.record_count for task in self.work.group.tasks)
+
+    # --- order -------------------------------------------------------------------------------
+
+    def _order(self) -> RowOrder | None:
+        """Return the order in which rows are written; None for that of the files."""
+        orders: list[RowOrder] = []
+        if not self.work.group.is_one_partition:
+            # Else there would be many small files, because few can be open at once.
+            orders.append(ByPartition(len(partition_fields_of(self.facts, self._spec_id))))
+        order = self.work.order
+        if order is not None and order.sort_order is not None:
+            orders += sort_fields(order.sort_order, self.facts.schema)
+        elif order is not None:
+            orders.append(self._z_order(order.z_order))
+        return ByAll(tuple(orders)) if orders else None
+
+    def _z_order(self, names: Sequence[str]) -> ByZOrder:
+        schema = self.facts.schema
+        columns = tuple(
+            (field.type, source_path(schema, field.field_id)) for field in z_fields(names, schema)
+        )
+        top_level = {path[0] for _, path in columns}
+        read = StructType(tuple(field for field in schema.fields if field.name in top_level))
+        sampled = (
+            pa.record_batch(z_columns(batch, columns), [f"z{at}" for at in range(len(columns))])
+            for task in self.work.group.tasks
+            for batch in read_task(task, self.facts, self.folder.storage, read)
+        )
+        (samples,) = sample_rows(sampled)
+        rows = zip(*(column.to_pylist() for column in samples.columns), strict=True)
+        return ByZOrder(columns, limits_of(rows, len(columns)))
+
+    # --- rows --------------------------------------------------------------------------------
+
+    @property
+    def _spec_id(self) -> int:
+        return self.work.output_spec_id
 
     def _rows(self, read: ReadRows) -> Iterator[pa.RecordBatch]:
         """Yield the live rows with their numbers."""

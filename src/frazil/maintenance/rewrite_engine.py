@@ -16,6 +16,8 @@ from frazil.client.rows.write_folders import WriteFolder
 from frazil.datafiles.footers.files_from_parquet import DataFile
 from frazil.datafiles.reading.row_positions import Positions
 from frazil.maintenance.file_groups import FileGroup
+from frazil.maintenance.rewrite_options import RewriteOptions
+from frazil.maintenance.rewrite_order import RewriteOrder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,8 +29,9 @@ class GroupWork:
     group: FileGroup
     output_spec_id: int
     """The partition spec of the new files."""
-    target_file_size: int
-    """The size of the new files in bytes."""
+    order: RewriteOrder | None
+    """The order of the rows in the new files; None to leave them in the order of the old ones."""
+    options: RewriteOptions
 
 
 class RowMap(Protocol):

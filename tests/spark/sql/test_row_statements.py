@@ -402,4 +402,12 @@ def test_data_files_are_rewritten_without_spark(shop: Session, namespace: str) -
         2,
     ]
     message = _message(shop, f"CALL system.rewrite_data_files('{namespace}.many', 'sort')")
-    assert "only the strategy binpack" in message
+    assert "has no sort order: name one" in message
+    shop.sql(f"CALL system.rewrite_data_files('{namespace}.many', 'sort', 'id DESC NULLS LAST')")
+    assert shop.sql(f"SELECT count(*) FROM {namespace}.many.files").collect()[0][0] == 2
+    shop.sql(
+        f"CALL system.rewrite_data_files(table => '{namespace}.many',"
+        " sort_order => 'zorder(id, item)', options => map('rewrite-all', 'true'))"
+    )
+    assert shop.sql(f"SELECT count(*) FROM {namespace}.many.files").collect()[0][0] == 1
+    assert shop.sql(f"SELECT id FROM {namespace}.many").count() == 3

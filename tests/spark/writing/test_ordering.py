@@ -13,14 +13,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from frazil.datafiles.reading.file_storage import Storage
-from frazil.datafiles.writing.write_properties import file_options
-from frazil.spark.executor.z_order_keys import (
+from frazil.datafiles.ordering.z_order_keys import (
     boundaries,
     interleaved,
     sample_rows,
     sortable_keys,
 )
+from frazil.datafiles.reading.file_storage import Storage
+from frazil.datafiles.writing.write_properties import file_options
 from frazil.spark.schema.partition_transforms import partition_columns
 from frazil.spark.writing.distribution import layout_of, sort_columns, spread, z_sources
 from frazil.spark.writing.frame_writer import write_arrow

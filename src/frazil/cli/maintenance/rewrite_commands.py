@@ -25,6 +25,21 @@ def register(group: typer.Typer) -> None:
 def rewrite_data_files(
     choice: CatalogChoice,
     table: TableArgument,
+    strategy: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="binpack (the default) keeps the order of rows; sort sorts them.",
+        ),
+    ] = None,
+    sort_order: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ORDER",
+            help="The order of sort, such as 'c1 DESC NULLS LAST, bucket(4, c2)' or "
+            "'zorder(c1, c2)'; by default the table's.",
+        ),
+    ] = None,
     where: Annotated[
         str | None,
         typer.Option(metavar="FILTER", help="Rewrite only files that may have matching rows."),
@@ -53,6 +68,8 @@ def rewrite_data_files(
     with choice.connect() as client, progress(f"rewrite {name}") as shown:
         result = rewrite(
             client.load_table(name),
+            strategy=strategy,
+            sort_order=sort_order,
             where=where,
             branch=branch,
             options=options,

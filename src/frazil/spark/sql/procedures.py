@@ -26,7 +26,6 @@ from frazil.wire.identifiers import Identifier
 
 Row: TypeAlias = tuple[Any, ...]
 _WAP_ID: Final = "wap.id"
-_BINPACK: Final = "binpack"
 _MOVED: Final = "previous_snapshot_id bigint, current_snapshot_id bigint"
 _PUBLISHED: Final = "source_snapshot_id bigint, current_snapshot_id bigint"
 
@@ -180,22 +179,18 @@ def _register_table(session: SqlSession, table: Identifier, metadata_file: str) 
 def _rewrite_data_files(
     session: SqlSession,
     table: Identifier,
-    strategy: str = _BINPACK,
+    strategy: str | None = None,
     sort_order: str | None = None,
     options: Mapping[str, str] | None = None,
     where: str | None = None,
     branch: str = MAIN,
 ) -> Row:
-    if strategy.lower() != _BINPACK or sort_order is not None:
-        raise BadRequest(
-            f"rewrite_data_files: session.sql has only the strategy {_BINPACK}. Spark with "
-            f"Iceberg's runtime can sort: spark.sql(\"CALL {session.catalog_name}.system."
-            'rewrite_data_files(…)")'
-        )
     loaded = session.client.load_table(table)
     with progress(session.context, f"rewrite data files of {table}"):
         result = rewrite_data_files(
             loaded,
+            strategy=strategy,
+            sort_order=sort_order,
             where=filter_of(session.context, loaded, where).expression,
             branch=branch,
             options=options,

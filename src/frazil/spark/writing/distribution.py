@@ -11,35 +11,29 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-import numpy as np
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
-from frazil.datafiles.portable_table import PortableTable
-from frazil.datafiles.writing.write_properties import positive_property
-from frazil.spark.core.name_matching import column
-from frazil.spark.executor.z_order_keys import (
+from frazil.datafiles.ordering.sort_keys import sort_source
+from frazil.datafiles.ordering.z_order_keys import (
     KEY_BYTES,
     SAMPLE_SCHEMA,
     Keys,
-    boundaries,
     interleaved,
+    limits_of,
     sample_rows,
+    z_fields,
 )
+from frazil.datafiles.portable_table import PortableTable
+from frazil.datafiles.writing.write_properties import positive_property
+from frazil.spark.core.name_matching import column
 from frazil.spark.schema.partition_transforms import arrow_function, source_column, transform_column
-from frazil.spark.schema.spark_types import FLAT_TYPES
 from frazil.values.transforms import parse_transform
-from frazil.values.types import NestedField, StructType, TypeId, fields_by_id
+from frazil.values.types import NestedField, StructType, TypeId
 from frazil.wire.errors import BadRequest
 
 Z_COLUMN: Final = "_z_order"
 
-_Z_ORDERED_TYPES: Final = FLAT_TYPES | {
-    TypeId.TIMESTAMP_NS,
-    TypeId.TIMESTAMPTZ_NS,
-    TypeId.UUID,
-    TypeId.FIXED,
-}
 ADVISORY_SIZE: Final = "write.spark.advisory-partition-size-bytes"
 _ADVISORY_CONF: Final = "spark.sql.adaptive.advisoryPartitionSizeInBytes"
 _FILE_BYTES: Final = 128 << 20
@@ -145,19 +139,12 @@ def spread(
 
 def sort_columns(order: Mapping[str, Any], schema: StructType) -> list[Column]:
     """Return the columns that Spark sorts by for a sort order of the table's metadata."""
-    by_id = fields_by_id(schema)
     columns = []
     for item in order["fields"]:
-        source_id = item.get("source-id", next(iter(item.get("source-ids", ())), -1))
-        source = by_id.get(source_id)
-        if source is None:
-            raise BadRequest(
-                f"sort order {order['order-id']} sorts by the field id {source_id}, which the "
-                "schema does not have: replace the sort order"
-            )
+        source = sort_source(item, order["order-id"], schema)
         transform = parse_transform(item["transform"])
-        value = transform_column(transform, source.field.type, source_column(schema, source_id))
-        columns.append(_directed(value, item))
+        column = source_column(schema, source.field_id)
+        columns.append(_directed(transform_column(transform, source.type, column), item))
     return columns
 
 
@@ -174,23 +161,8 @@ def _directed(value: Column, item: Mapping[str, Any]) -> Column:
 
 def z_sources(names: Sequence[str], schema: StructType) -> list[Column]:
     """Return the parts of the columns that count: of long texts and bytes only the beginning."""
-    fields = [_z_field(name, schema) for name in names]
-    if len({field.field_id for field in fields}) < len(fields):
-        raise BadRequest(f"Z-order by {', '.join(names)}: a column stands twice")
+    fields = z_fields(names, schema)
     return [_z_source(field, schema).alias(f"z{number}") for number, field in enumerate(fields)]
-
-
-def _z_field(name: str, schema: StructType) -> NestedField:
-    by_name = {named.name: named.field for named in fields_by_id(schema).values()}
-    field = by_name.get(name)
-    if field is None:
-        matching = [known for known in by_name if known.lower() == name.lower()]
-        field = by_name[matching[0]] if len(matching) == 1 else None
-    if field is None:
-        raise BadRequest(f"Z-order by {name}: the table has no such column")
-    if field.type.type_id not in _Z_ORDERED_TYPES:
-        raise BadRequest(f"Z-order by {name}: values of the type {field.type} cannot be ordered")
-    return field
 
 
 def _z_source(field: NestedField, schema: StructType) -> Column:
@@ -207,7 +179,4 @@ def _z_source(field: NestedField, schema: StructType) -> Column:
 
 def _z_boundaries(sources: DataFrame, count: int) -> tuple[Keys, ...]:
     rows = sources.mapInArrow(sample_rows, SAMPLE_SCHEMA).collect()
-    weights = np.array([row[0] for row in rows], np.int64)
-    keys = np.frombuffer(b"".join(bytes(row[1]) for row in rows), np.uint64)
-    keys = keys.reshape(len(rows), count)
-    return tuple(boundaries(keys[:, column], weights) for column in range(count))
+    return limits_of(((row[0], bytes(row[1])) for row in rows), count)

@@ -15,6 +15,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from frazil.values.types import NestedField, StructType, Type, TypeId, fields_by_id
+from frazil.wire.errors import BadRequest
+
 Keys: TypeAlias = npt.NDArray[np.uint64]
 Ranks: TypeAlias = npt.NDArray[np.uint16]
 
@@ -22,10 +25,62 @@ SAMPLE_SCHEMA: Final = "weight long, keys binary"
 KEY_BYTES: Final = 8
 _RANK_BITS: Final = 16
 _SIGN: Final = np.uint64(1 << 63)
+_ORDERED_TYPES: Final = frozenset(
+    {
+        TypeId.BOOLEAN,
+        TypeId.INT,
+        TypeId.LONG,
+        TypeId.FLOAT,
+        TypeId.DOUBLE,
+        TypeId.DECIMAL,
+        TypeId.DATE,
+        TypeId.TIMESTAMP,
+        TypeId.TIMESTAMPTZ,
+        TypeId.TIMESTAMP_NS,
+        TypeId.TIMESTAMPTZ_NS,
+        TypeId.STRING,
+        TypeId.BINARY,
+        TypeId.UUID,
+        TypeId.FIXED,
+    }
+)
 _SAMPLED_ROWS: Final = 4_000
 """How many rows of a task are sampled at least, if it has so many."""
 _MAX_RANKS: Final = 1 << 10
 _SAMPLE: Final = pa.schema([("weight", pa.int64()), ("keys", pa.binary())])
+
+
+# --- columns --------------------------------------------------------------------------------------
+
+
+def z_fields(names: Sequence[str], schema: StructType) -> list[NestedField]:
+    """Return the columns with these names; refuse what cannot be in a Z-order."""
+    fields = [_z_field(name, schema) for name in names]
+    if len({field.field_id for field in fields}) < len(fields):
+        raise BadRequest(f"Z-order by {', '.join(names)}: a column stands twice")
+    return fields
+
+
+def _z_field(name: str, schema: StructType) -> NestedField:
+    by_name = {named.name: named.field for named in fields_by_id(schema).values()}
+    field = by_name.get(name)
+    if field is None:
+        matching = [known for known in by_name if known.lower() == name.lower()]
+        field = by_name[matching[0]] if len(matching) == 1 else None
+    if field is None:
+        raise BadRequest(f"Z-order by {name}: the table has no such column")
+    if field.type.type_id not in _ORDERED_TYPES:
+        raise BadRequest(f"Z-order by {name}: values of the type {field.type} cannot be ordered")
+    return field
+
+
+def z_values(type_: Type, column: pa.Array) -> pa.Array:
+    """Return a column of a file in a type that `sortable_keys` takes."""
+    if type_.type_id is TypeId.UUID:
+        return column.storage.cast(pa.binary())
+    if type_.type_id in (TypeId.STRING, TypeId.FIXED):
+        return column.cast(pa.binary())
+    return column.cast(pa.float64()) if type_.type_id is TypeId.DECIMAL else column
 
 
 # --- ranks ----------------------------------------------------------------------------------------
@@ -64,6 +119,15 @@ def sample_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     )
 
 
+def limits_of(samples: Iterable[tuple[int, bytes]], columns: int) -> tuple[Keys, ...]:
+    """Return the boundaries of each column's ranks from the rows of `sample_rows`."""
+    rows = list(samples)
+    weights = np.array([weight for weight, _ in rows], np.int64)
+    keys = np.frombuffer(b"".join(sampled for _, sampled in rows), np.uint64)
+    keys = keys.reshape(len(rows), columns)
+    return tuple(boundaries(keys[:, column], weights) for column in range(columns))
+
+
 def interleaved(limits: Sequence[Keys], *arrays: pa.Array) -> pa.Array:
     """Return the bits of the ranks in turn, the highest bits first."""
     ranks = [
@@ -72,7 +136,10 @@ def interleaved(limits: Sequence[Keys], *arrays: pa.Array) -> pa.Array:
     bits = np.stack([_bits(column) for column in ranks], axis=-1)
     rows, width = len(arrays[0]), _RANK_BITS // 8 * len(arrays)
     packed = np.packbits(bits.reshape(rows, width * 8), axis=1)
-    return pa.array([row.tobytes() for row in packed], pa.binary())
+    ends = np.arange(0, width * rows + 1, width, dtype=np.int32)
+    return pa.Array.from_buffers(
+        pa.binary(), rows, [None, pa.py_buffer(ends), pa.py_buffer(packed.tobytes())]
+    )
 
 
 def _ranks(limits: Keys, keys: Keys) -> Ranks:
@@ -124,5 +191,14 @@ def _of_floats(numbers: npt.NDArray[np.float64]) -> Keys:
 
 
 def _prefixes(array: pa.Array) -> Keys:
-    padded = [(value or b"")[:KEY_BYTES].ljust(KEY_BYTES, b"\0") for value in array.to_pylist()]
-    return np.frombuffer(b"".join(padded), dtype=">u8").astype(np.uint64)
+    """Return the first bytes as numbers; shorter values are filled up with zeros."""
+    short = pc.binary_slice(pc.fill_null(array, b""), 0, KEY_BYTES).cast(pa.large_binary())
+    _, offsets, data = short.buffers()
+    ends = np.frombuffer(offsets, np.int64)[short.offset : short.offset + len(short) + 1]
+    octets = np.frombuffer(data or b"", np.uint8)
+    if not len(octets):
+        return np.zeros(len(short), np.uint64)
+    indexes = ends[:-1, None] + np.arange(KEY_BYTES)
+    padded = np.where(indexes < ends[1:, None], octets[np.minimum(indexes, len(octets) - 1)], 0)
+    numbers: Keys = padded.astype(np.uint8).view(">u8").reshape(-1).astype(np.uint64)
+    return numbers

@@ -1,0 +1,1 @@
+"""Orders rows: sort keys, Z-order keys, and sorting with bounded memory."""
