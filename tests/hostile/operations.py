@@ -206,6 +206,8 @@ class _Runner:
         if self.operation_id in SCANS:
             world.known |= scanned(world)
             pinned |= {"table": SCANNED, "plan-id": world.known["@plan-id"]}
+        if "lease-id" in names or "intent-id" in names:
+            pinned |= _held(world)
         self._path = {name: value for name, value in pinned.items() if name in names}
 
     def send_ours(self, body: Any, headers: dict[str, str]) -> None:
@@ -237,6 +239,16 @@ def _pinned(world: World) -> dict[str, str]:
         "table": TABLE,
         "view": VIEW,
         "function": "f",
+    }
+
+
+def _held(world: World) -> dict[str, str]:
+    """Return the ids of a new lease and a new intent."""
+    path = f"/frazil{world.table_path}"
+    prefix = f"{world.location}/data/{uuid.uuid4()}"
+    return {
+        "lease-id": world.ok("POST", f"{path}/leases", {}).json()["lease-id"],
+        "intent-id": world.ok("POST", f"{path}/intents", {"prefix": prefix}).json()["intent-id"],
     }
 
 

@@ -29,7 +29,15 @@ from tests.support.patience import HANG_S
 LOCATION = "file:///warehouse/ns/t/metadata/00001.metadata.json"
 ALL = [b'{"snapshots":[1,', b"2]}"]
 REFS = [b'{"snapshots":[2]}']
-NAMES = {"namespace": "a", "table": "t", "view": "v", "plan-id": "p", "job-id": "j"}
+NAMES = {
+    "namespace": "a",
+    "table": "t",
+    "view": "v",
+    "plan-id": "p",
+    "job-id": "j",
+    "lease-id": "l",
+    "intent-id": "i",
+}
 """Values for the path parameters of a route."""
 
 

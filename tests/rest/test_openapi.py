@@ -21,6 +21,7 @@ from frazil.wire import (
     declared_content,
     file_actions,
     job_messages,
+    leases,
     rest_messages,
     rest_updates,
     scan_planning,
@@ -31,7 +32,7 @@ from tests.rest.stand_in import Client
 
 DOCUMENT: dict[str, Any] = json.loads(openapi())
 SCHEMAS: dict[str, Any] = DOCUMENT["components"]["schemas"]
-MESSAGES = (job_messages, rest_messages, scan_planning)
+MESSAGES = (job_messages, leases, rest_messages, scan_planning)
 """The modules with requests."""
 METHODS = {"get", "head", "post", "put", "delete", "patch", "options", "trace"}
 OPERATIONS = {
@@ -170,6 +171,7 @@ def test_unions_have_the_same_members(name: str, union: Any) -> None:
         (job_messages.Job, "Job"),
         (job_messages.ListJobsResponse, "ListJobsResponse"),
         (job_messages.ClaimJobResponse, "ClaimJobResponse"),
+        *((struct, struct.__name__) for struct in structs_in(leases) if is_answer(struct)),
     ],
 )
 def test_answers_have_the_fields_that_their_schemas_have(
@@ -269,8 +271,9 @@ def declared(kind: inspect.Type) -> dict[str, Any]:
             return {"type": "number"}
         case inspect.IntType(ge=ge, le=le):
             return {"type": "integer"} | without_none(minimum=ge, maximum=le)
-        case inspect.StrType(min_length=least, pattern=pattern):
-            return {"type": "string"} | without_none(minLength=least, pattern=pattern)
+        case inspect.StrType(min_length=least, max_length=most, pattern=pattern):
+            limits = without_none(minLength=least, maxLength=most, pattern=pattern)
+            return {"type": "string"} | limits
         case inspect.LiteralType(values=values):
             return {"type": "string", "enum": sorted(map(str, values))}
         case inspect.VarTupleType(item_type=item, min_length=least):
@@ -326,7 +329,7 @@ def test_all_structs_of_the_wire_are_part_of_a_commit() -> None:
 
 PLANNING_STRUCTS = [
     struct
-    for kind in structs_in(scan_planning)
+    for kind in [*structs_in(scan_planning), *structs_in(leases)]
     if not is_answer(kind)
     for struct in structs_of(inspect.type_info(kind))
 ]

@@ -313,6 +313,10 @@ class Call:
     def plan_id(self) -> str:
         return decoded(self.segments["plan-id"], "plan id")
 
+    def text_of_path(self, name: str) -> str:
+        """Return the parameter of the path with this name."""
+        return decoded(self.segments[name], name)
+
     def relation(self, name: str, kind: str) -> Identifier:
         """Return the identifier of a table or view in the path's namespace."""
         identifier = Identifier(self.namespace(), check_name(name, f"{kind} name"))

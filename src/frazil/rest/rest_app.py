@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeAlias, TypeVar
 from urllib.parse import quote
 
 from frazil.commit.pipeline.pending_requests import IdempotencyKey
+from frazil.housekeeping.intents import Intents
+from frazil.housekeeping.leases import Leases
 from frazil.read.counters import Histogram, HistogramCounts
 from frazil.rest.access import ANONYMOUS, Access, Principal
 from frazil.rest.call import (
@@ -176,6 +178,8 @@ class RestApp:
         settings = settings or AppSettings()
         self.catalog = catalog
         self.planner = planner
+        self.leases = Leases(catalog)
+        self.intents = Intents(catalog)
         self.settings = settings
         self.routes = routes
         self._housekeeping = housekeeping

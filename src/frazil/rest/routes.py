@@ -6,9 +6,11 @@ from functools import partial
 
 from frazil.rest import catalog_routes as catalog
 from frazil.rest import job_routes as jobs
+from frazil.rest import lease_routes as leases
 from frazil.rest import server_routes as server
 from frazil.rest.routing import Route
 from frazil.wire.job_messages import ClaimJobRequest, ReportJobRequest, StartJobRequest
+from frazil.wire.leases import DeclareIntentRequest, RenewRequest, TakeLeaseRequest
 from frazil.wire.rest_messages import (
     CommitTableRequest,
     CommitTransactionRequest,
@@ -34,6 +36,10 @@ _VIEW = f"{_VIEWS}/{{view}}"
 _OWN = "/frazil/v1"
 """The routes that the REST specification does not know."""
 _OWN_TABLE = f"{_OWN}/namespaces/{{namespace}}/tables/{{table}}"
+_LEASES = f"{_OWN_TABLE}/leases"
+_LEASE = f"{_LEASES}/{{lease-id}}"
+_INTENTS = f"{_OWN_TABLE}/intents"
+_INTENT = f"{_INTENTS}/{{intent-id}}"
 
 _change = partial(Route, changes=True)
 """A route that changes the catalog."""
@@ -127,4 +133,13 @@ ROUTES: tuple[Route, ...] = (
     _change("POST", f"{_OWN_TABLE}/jobs", "startJob", jobs.start_job, StartJobRequest),
     Route("GET", f"{_OWN_TABLE}/jobs/{{job-id}}", "loadTableJob", jobs.load_table_job),
     _change("DELETE", f"{_OWN_TABLE}/jobs/{{job-id}}", "cancelTableJob", jobs.cancel_table_job),
+    # leases and intents
+    Route("POST", _LEASES, "takeLease", leases.take_lease, TakeLeaseRequest),
+    Route("GET", _LEASES, "listLeases", leases.list_leases),
+    Route("POST", _LEASE, "renewLease", leases.renew_lease, RenewRequest),
+    Route("DELETE", _LEASE, "releaseLease", leases.release_lease),
+    _change("POST", _INTENTS, "declareIntent", leases.declare_intent, DeclareIntentRequest),
+    Route("GET", _INTENTS, "listIntents", leases.list_intents),
+    _change("POST", _INTENT, "renewIntent", leases.renew_intent, RenewRequest),
+    _change("DELETE", _INTENT, "endIntent", leases.end_intent),
 )

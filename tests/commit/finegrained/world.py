@@ -45,6 +45,7 @@ class World:
         self, method: str, path: str, content: bytes, headers: Mapping[str, str]
     ) -> Answer:
         sent = {"content-type": "application/json", "content-length": str(len(content)), **headers}
+        path, _, query = path.partition("?")
         scope = {
             "type": "http",
             "asgi": {"version": "3.0"},
@@ -53,7 +54,7 @@ class World:
             "scheme": "http",
             "path": path,
             "raw_path": path.encode(),
-            "query_string": b"",
+            "query_string": query.encode(),
             "headers": [(name.lower().encode(), value.encode()) for name, value in sent.items()],
             "client": ("127.0.0.1", 1),
             "server": ("127.0.0.1", 2),

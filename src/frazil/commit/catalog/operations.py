@@ -94,14 +94,15 @@ class Catalog:
         manifest_cache_folder: Path | None = None,
         limits: QueueLimits | None = None,
     ) -> None:
-        self._database = db
-        self._store = store
+        self.database = db
+        self.store = store
         self._workers = ThreadPoolExecutor(_COMMIT_THREADS, "frazil-commit")
         self._file_workers = ThreadPoolExecutor(_FILE_THREADS, "frazil-files")
         self._cache = MetadataCache(store, metadata_cache_bytes)
         self._manifests = ManifestCache(manifest_cache_bytes, manifest_cache_folder)
         locations = TableLocations(allowed_locations)
         self._check_readable = locations.check_readable
+        self.check_write_folder = locations.check_write_folder
         creation = TableCreation(db, store, locations)
         self._namespaces = Namespaces(db, locations, warehouse)
         self._tables = Tables(db, store, self._cache, locations, self._namespaces, creation)
@@ -132,7 +133,7 @@ class Catalog:
     ) -> tuple[list[Namespace], str | None]:
         if parent:
             self._namespaces.must_exist(parent)
-        names, after = self._database.list_namespaces(parent, page_token, page_size)
+        names, after = self.database.list_namespaces(parent, page_token, page_size)
         return [(*parent, name) for name in names], after
 
     def load_namespace(self, namespace: Namespace) -> dict[str, str]:
@@ -180,9 +181,12 @@ class Catalog:
     def table_exists(self, identifier: Identifier) -> None:
         self._tables.row(identifier)
 
+    def table_row(self, identifier: Identifier) -> Relation:
+        return self._tables.row(identifier)
+
     def manifest_reader(self) -> ManifestReader:
         """Return a reader of manifests that uses the cache of commits."""
-        return ManifestReader(self._manifests, self._store, self._check_readable)
+        return ManifestReader(self._manifests, self.store, self._check_readable)
 
     def manifest_counts(self) -> CacheCounts:
         """Return the counts of the cache of commits."""
@@ -202,7 +206,7 @@ class Catalog:
         self, kind: Kind, namespace: Namespace, page_token: str | None, page_size: int | None
     ) -> tuple[list[Identifier], str | None]:
         self._namespaces.must_exist(namespace)
-        names, after = self._database.list_relations(kind, namespace, page_token, page_size)
+        names, after = self.database.list_relations(kind, namespace, page_token, page_size)
         return [Identifier(namespace, name) for name in names], after
 
     # --- creating and registering ------------------------------------------------------------
@@ -329,7 +333,7 @@ class Catalog:
         This blocks the calling thread, but the table's queue only while the new manifests are
         listed.
         """
-        rewrite = ManifestRewrite(self._branch_head(identifier, branch), sort_by, self._store)
+        rewrite = ManifestRewrite(self._branch_head(identifier, branch), sort_by, self.store)
         submit = self._submit_maintenance(context, identifier)
         return rewrite.run(submit, spec_id, dry_run, progress, cancelled)
 
@@ -456,7 +460,7 @@ class Catalog:
         if problems:
             raise ServiceUnavailable("; ".join(problems), retry_after_s=READY_RETRY_AFTER_S)
         try:
-            self._database.ping()
+            self.database.ping()
         except DatabaseUnavailable as error:
             self._health.notice(error)
             if error.trouble.reason is None:
@@ -496,7 +500,7 @@ class Catalog:
         """Delete old rows. Key rows are kept for twice the advertised time, by the database's
         clock. A commit id is needed only while its outcome is unknown."""
         try:
-            self._database.forget_keys(2 * self._lifetime_s)
-            self._database.forget_commits(_KEEP_COMMIT_IDS_S)
+            self.database.forget_keys(2 * self._lifetime_s)
+            self.database.forget_commits(_KEEP_COMMIT_IDS_S)
         except DatabaseUnavailable as error:
             logger.warning("could not forget old keys and commit ids: %s", error)

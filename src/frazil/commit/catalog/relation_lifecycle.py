@@ -116,11 +116,11 @@ class _Relations:
             NoContent,
         )
 
-    def _file_location(self, identifier: Identifier) -> str:
-        """Return the location of the metadata file. Raises if the file is missing."""
-        location = self.row(identifier).metadata_location
-        self._cache.check_there(location)
-        return location
+    def _row_with_file(self, identifier: Identifier) -> Relation:
+        """Return the row. Raises if the metadata file is missing."""
+        row = self.row(identifier)
+        self._cache.check_there(row.metadata_location)
+        return row
 
 
 class Tables(_Relations):
@@ -140,7 +140,8 @@ class Tables(_Relations):
         self._creation = creation
 
     def load(self, identifier: Identifier) -> LoadedTable:
-        return LoadedTable.at(self._cache, identifier, self._file_location(identifier))
+        row = self._row_with_file(identifier)
+        return LoadedTable.at(self._cache, identifier, row.metadata_location, row.uuid)
 
     # --- create ------------------------------------------------------------------------------
 
@@ -280,7 +281,8 @@ class Views(_Relations):
     kind = Kind.VIEW
 
     def load(self, identifier: Identifier) -> LoadedView:
-        return LoadedView.at(self._cache, identifier, self._file_location(identifier))
+        row = self._row_with_file(identifier)
+        return LoadedView.at(self._cache, identifier, row.metadata_location)
 
     def create(
         self, operation: Operation, identifier: Identifier, request: CreateViewRequest

@@ -31,10 +31,14 @@ class LoadedTable:
     cached: CachedTable
     metadata_location: str | None
     """None for a staged table, which has no metadata file yet."""
+    relation_uuid: str | None = None
+    """The uuid of the table's row. Set by `load_table`."""
 
     @classmethod
-    def at(cls, cache: MetadataCache, identifier: Identifier, location: str) -> LoadedTable:
-        return cls(identifier, cache.table(location), location)
+    def at(
+        cls, cache: MetadataCache, identifier: Identifier, location: str, uuid: str | None = None
+    ) -> LoadedTable:
+        return cls(identifier, cache.table(location), location, uuid)
 
     @property
     def metadata(self) -> TableMetadata:

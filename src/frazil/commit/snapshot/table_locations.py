@@ -143,6 +143,20 @@ class TableLocations:
         except FrazilError:
             return False
 
+    def check_write_folder(self, metadata: TableMetadata, folder: str, field: str) -> str:
+        """Return the canonical text of a folder below that of the table's data files.
+
+        Raises BadRequest for any other folder.
+        """
+        location = self._allowed.check(folder, field)
+        data = self._canonical(data_folder(metadata))
+        if location == data or not is_within(location, data):
+            raise BadRequest(
+                f"{field} {folder[:200]!r} is not below {data}, the folder of the table's data: "
+                "choose one there"
+            )
+        return str(location)
+
     def _canonical(self, text: str) -> Location:
         """Return a canonical location of the table, which every file of every commit needs."""
         location = self._recent.get(text)

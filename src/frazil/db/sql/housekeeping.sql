@@ -17,6 +17,17 @@ SELECT lease_id, snapshot_id, principal, holder, created_ms, expires_ms FROM lea
 WHERE uuid = :uuid AND expires_ms > :now_ms
 ORDER BY created_ms, lease_id;
 
+-- name: count_leases
+-- The leases of clients; scan plans have no limit.
+SELECT count(*) FROM leases
+WHERE uuid = :uuid AND expires_ms > :now_ms AND lease_id NOT LIKE 'plan:%';
+
+-- name: renew_lease
+-- Not one that has ended: its snapshot may have expired.
+UPDATE leases
+SET expires_ms = CASE WHEN expires_ms > :expires_ms THEN expires_ms ELSE :expires_ms END
+WHERE lease_id = :lease_id AND expires_ms > :now_ms;
+
 -- name: drop_lease
 DELETE FROM leases WHERE lease_id = :lease_id;
 
@@ -45,6 +56,19 @@ WHERE intent_id = :intent_id;
 SELECT intent_id, prefix, principal, holder, state, created_ms, expires_ms, ended_ms FROM intents
 WHERE uuid = :uuid
 ORDER BY created_ms, intent_id;
+
+-- name: live_intents
+SELECT intent_id, prefix, principal, holder, created_ms, expires_ms FROM intents
+WHERE uuid = :uuid AND state = 'live' AND expires_ms > :now_ms
+ORDER BY created_ms, intent_id;
+
+-- name: count_intents
+SELECT count(*) FROM intents
+WHERE uuid = :uuid AND state = 'live' AND expires_ms > :now_ms;
+
+-- name: drop_live_intent
+-- The writer has left nothing behind. An intent that has expired may be in a sweep already.
+DELETE FROM intents WHERE intent_id = :intent_id AND state = 'live' AND expires_ms > :now_ms;
 
 -- name: sweep_intent
 -- Not an intent that was renewed since it was read.
@@ -192,3 +216,22 @@ SELECT DISTINCT uuid FROM (
     SELECT uuid FROM retired_metadata WHERE retired_ms <= :now_ms
 ) AS work
 ORDER BY uuid;
+
+-- name: add_activity
+INSERT INTO table_activity (uuid, hour_ms, scans, commits)
+VALUES (:uuid, :hour_ms, :scans, :commits)
+ON CONFLICT (uuid, hour_ms) DO UPDATE
+SET scans = table_activity.scans + excluded.scans,
+    commits = table_activity.commits + excluded.commits;
+
+-- name: activity
+SELECT uuid, sum(scans), sum(commits) FROM table_activity
+WHERE hour_ms >= :since_ms
+GROUP BY uuid;
+
+-- name: activity_of
+SELECT sum(scans), sum(commits) FROM table_activity
+WHERE uuid = :uuid AND hour_ms >= :since_ms;
+
+-- name: forget_activity
+DELETE FROM table_activity WHERE hour_ms < :before_ms;

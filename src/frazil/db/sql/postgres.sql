@@ -78,3 +78,13 @@ WHERE uuid = :uuid AND expires_ms > :now_ms
     AND snapshot_id IN (
         SELECT CAST(jsonb_array_elements_text(CAST(:snapshot_ids AS jsonb)) AS bigint)
     );
+
+-- name: overlapping_intents
+-- The folder itself, one above it, or one below it: what begins with `folder/`.
+SELECT prefix FROM intents
+WHERE uuid = :uuid AND state = 'live' AND expires_ms > :now_ms
+    AND (
+        prefix IN (SELECT jsonb_array_elements_text(CAST(:prefixes AS jsonb)))
+        OR (prefix > :first AND prefix < :last)
+    )
+LIMIT 1;

@@ -69,3 +69,13 @@ WHERE uuid = :uuid AND state = 'swept' AND prefix IN (SELECT value FROM json_eac
 SELECT snapshot_id FROM leases
 WHERE uuid = :uuid AND expires_ms > :now_ms
     AND snapshot_id IN (SELECT value FROM json_each(:snapshot_ids));
+
+-- name: overlapping_intents
+-- The folder itself, one above it, or one below it: what begins with `folder/`.
+SELECT prefix FROM intents
+WHERE uuid = :uuid AND state = 'live' AND expires_ms > :now_ms
+    AND (
+        prefix IN (SELECT value FROM json_each(:prefixes))
+        OR (prefix > :first AND prefix < :last)
+    )
+LIMIT 1;
