@@ -209,7 +209,7 @@ class StandInPlanner:
         self.numbered: list[bool] = []
         """For each plan, whether it asked for sequence numbers."""
 
-    def plan(self, *arguments: Any, explain: bool, sequence_numbers: bool) -> bytes:
+    def plan(self, *arguments: Any, explain: bool, sequence_numbers: bool, **_: bool) -> bytes:
         self.explained.append(explain)
         self.numbered.append(sequence_numbers)
         answer = self._note("plan", *arguments) or b'{"status":"submitted","plan-id":"p"}'

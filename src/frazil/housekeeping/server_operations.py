@@ -5,10 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
+from uuid import uuid4
 
 from msgspec import Struct
 
+from frazil.commit.catalog.manifest_maintenance import (
+    RemovedDanglingDeletes,
+    RewrittenManifests,
+)
+from frazil.commit.pipeline.pending_requests import Context
+from frazil.wire.errors import NoSuchTable
+from frazil.wire.file_actions import MAIN
 from frazil.wire.identifiers import Identifier
+from frazil.wire.maintenance_operations import REMOVE_DANGLING_DELETES, REWRITE_MANIFESTS
 
 if TYPE_CHECKING:
     from frazil.commit.catalog.operations import Catalog
@@ -47,5 +56,45 @@ class JobRun:
 
 ServerOperation: TypeAlias = Callable[[ServerTools, JobRun], Struct]
 
-SERVER_OPERATIONS: Final[dict[str, ServerOperation]] = {}
+
+def current_name(tools: ServerTools, run: JobRun) -> Identifier:
+    """Return the name that the table of a job has now."""
+    row = tools.database.relation_by_uuid(run.uuid)
+    if row is None:
+        raise NoSuchTable(f"Table does not exist: {run.identifier}")
+    return row.identifier
+
+
+def sender(run: JobRun) -> Context:
+    """Return the sender of a job's commits."""
+    return Context(run.principal, str(uuid4()))
+
+
+def rewrite_manifests(tools: ServerTools, run: JobRun) -> RewrittenManifests:
+    spec_id, sort_by = run.options.get("spec_id"), run.options.get("sort_by", "")
+    return tools.catalog.rewrite_manifests(
+        sender(run),
+        current_name(tools, run),
+        branch=run.options.get("branch", MAIN),
+        spec_id=None if spec_id is None else int(spec_id),
+        sort_by=[name.strip() for name in sort_by.split(",") if name.strip()],
+        dry_run=run.dry_run,
+        progress=run.progress,
+        cancelled=run.cancelled,
+    )
+
+
+def remove_dangling_deletes(tools: ServerTools, run: JobRun) -> RemovedDanglingDeletes:
+    return tools.catalog.remove_dangling_deletes(
+        sender(run),
+        current_name(tools, run),
+        branch=run.options.get("branch", MAIN),
+        dry_run=run.dry_run,
+    )
+
+
+SERVER_OPERATIONS: Final[dict[str, ServerOperation]] = {
+    REWRITE_MANIFESTS: rewrite_manifests,
+    REMOVE_DANGLING_DELETES: remove_dangling_deletes,
+}
 """By name. An operation that the server runs and that is missing here is refused."""

@@ -143,7 +143,8 @@ class TaskWriter:
     @cached_property
     def _deletes(self) -> DeleteIndex:
         entries = [entry for piece in self._walk.deletes() for entry in _delete_entries(piece)]
-        return DeleteIndex(entries, self._scan.metadata, metrics_of=self._metrics_of)
+        metrics_of = None if self._scan.all_deletes else self._metrics_of
+        return DeleteIndex(entries, self._scan.metadata, metrics_of=metrics_of)
 
     def _write_piece(
         self, piece: Piece, tasks: ScanTasks, references: dict[tuple[str, int | None], int]
@@ -260,7 +261,10 @@ class TaskWriter:
             known = references[entry.identity] = len(tasks.delete_files)
             only = np.array([entry.row], np.int64)
             (file,) = self._files(entry.listed, entry.columns, only, stats=False)
-            tasks.delete_files.append(self._file_document(file, entry.spec_id))
+            document = self._file_document(file, entry.spec_id)
+            if self._scan.sequence_numbers:
+                document["data-sequence-number"] = entry.sequence_number
+            tasks.delete_files.append(document)
         return known
 
     # --- files -------------------------------------------------------------------------------

@@ -37,6 +37,7 @@ class Token(Struct, frozen=True, array_like=True, omit_defaults=True):
     """Makes each plan id unique, so that cancelling one plan does not cancel another."""
     span: Span | None = None
     sequence_numbers: bool = False
+    all_deletes: bool = False
 
 
 class InvalidToken(Exception):

@@ -103,14 +103,18 @@ class Planner:
         *,
         explain: bool = False,
         sequence_numbers: bool = False,
+        all_deletes: bool = False,
     ) -> bytes:
         """Return the JSON of a PlanTableScanResult.
 
         `explain` adds the counts of the walk. `sequence_numbers` adds the sequence number of each
-        data file, in this answer and in those for its task tokens.
+        file, in this answer and in those for its task tokens. `all_deletes` adds equality deletes
+        that apply by partition and number, but whose values cannot occur in the data file.
         """
         metadata = self._tables.load_table(identifier).metadata
-        scan = resolve_scan(metadata, request, sequence_numbers=sequence_numbers)
+        scan = resolve_scan(
+            metadata, request, sequence_numbers=sequence_numbers, all_deletes=all_deletes
+        )
         token = self._token(context, metadata, request, scan)
         plan_id = self._tokens.sign(token)
         if plan_id is None or len(plan_id) > MAX_PLAN_ID_LENGTH:
@@ -271,12 +275,18 @@ class Planner:
             msgspec.json.encode(pinned),
             os.urandom(_NONCE_BYTES),
             sequence_numbers=scan.sequence_numbers,
+            all_deletes=scan.all_deletes,
         )
 
     def _scan(self, metadata: TableMetadata, token: Token, missing: type[FrazilError]) -> Scan:
         request = msgspec.json.decode(token.request, type=PlanTableScanRequest)
         try:
-            return resolve_scan(metadata, request, sequence_numbers=token.sequence_numbers)
+            return resolve_scan(
+                metadata,
+                request,
+                sequence_numbers=token.sequence_numbers,
+                all_deletes=token.all_deletes,
+            )
         except BadRequest as error:
             # The request was valid when the token was made, so the table has changed.
             raise missing(f"the plan can no longer be carried out: {error.message}") from error

@@ -36,11 +36,17 @@ class Scan:
     """The columns whose statistics the answer contains."""
     min_rows: int | None = None
     sequence_numbers: bool = False
-    """Whether the answer contains the data sequence number of each data file."""
+    """Whether the answer contains the data sequence number of each file."""
+    all_deletes: bool = False
+    """Whether the answer also contains equality deletes whose values cannot occur in a file."""
 
 
 def resolve_scan(
-    metadata: TableMetadata, request: PlanTableScanRequest, *, sequence_numbers: bool = False
+    metadata: TableMetadata,
+    request: PlanTableScanRequest,
+    *,
+    sequence_numbers: bool = False,
+    all_deletes: bool = False,
 ) -> Scan:
     """Return the scan of a request. Raise BadRequest if it does not fit the table."""
     check_plan_request(request)
@@ -68,6 +74,7 @@ def resolve_scan(
         ),
         min_rows=request.min_rows_requested,
         sequence_numbers=sequence_numbers,
+        all_deletes=all_deletes,
     )
 
 

@@ -47,7 +47,9 @@ _TABLE_NAMES_IN_LOG = 5
 _EXPLAIN_HEADER = "X-Frazil-Explain"
 """Asks for the counts of what planning read and skipped."""
 _SEQUENCE_NUMBERS_HEADER = "X-Frazil-Sequence-Numbers"
-"""Asks for the data sequence numbers of planned data files."""
+"""Asks for the data sequence numbers of planned files."""
+_ALL_DELETES_HEADER = "X-Frazil-All-Deletes"
+"""Asks also for equality deletes whose values cannot occur in a data file."""
 
 _ListRelations: TypeAlias = Callable[
     [Namespace, str | None, int | None], tuple[Sequence[Identifier], str | None]
@@ -232,6 +234,7 @@ async def plan_table_scan(app: RestApp, call: Call) -> Reply:
         request,
         explain=call.header_boolean(_EXPLAIN_HEADER),
         sequence_numbers=call.header_boolean(_SEQUENCE_NUMBERS_HEADER),
+        all_deletes=call.header_boolean(_ALL_DELETES_HEADER),
     )
     return Reply(200, (body,))
 

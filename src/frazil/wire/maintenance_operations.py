@@ -108,6 +108,7 @@ EXPIRE_SNAPSHOTS: Final = "expire_snapshots"
 REMOVE_ORPHAN_FILES: Final = "remove_orphan_files"
 DELETE_UNREACHABLE_FILES: Final = "delete_unreachable_files"
 REWRITE_MANIFESTS: Final = "rewrite_manifests"
+REMOVE_DANGLING_DELETES: Final = "remove_dangling_deletes"
 UNDO: Final = "undo"
 REWRITE_DATA_FILES: Final = "rewrite_data_files"
 REWRITE_POSITION_DELETE_FILES: Final = "rewrite_position_delete_files"
@@ -164,7 +165,15 @@ OPERATIONS: Final[Mapping[str, MaintenanceOperation]] = {
             REWRITE_MANIFESTS,
             RunBy.SERVER,
             "manifests",
-            {"spec_id": count(0), "branch": any_text},
+            {
+                "spec_id": count(0),
+                "sort_by": any_text,
+                "use_caching": flag,
+                "branch": any_text,
+            },
+        ),
+        MaintenanceOperation(
+            REMOVE_DANGLING_DELETES, RunBy.SERVER, "manifests", {"branch": any_text}
         ),
         MaintenanceOperation(
             UNDO, RunBy.SERVER, "undo", {"snapshot_id": count(0), "tag": any_text, "as": any_text}

@@ -102,6 +102,8 @@ class PlannedDeleteFile(_PlannedFile, frozen=True, kw_only=True):
     referenced_data_file: str | None = None
     content_offset: int | None = None
     content_size_in_bytes: int | None = None
+    data_sequence_number: int | None = None
+    """Present on request."""
 
 
 @dataclass(frozen=True, slots=True)

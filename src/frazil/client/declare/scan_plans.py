@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 EXPLAIN_HEADER: Final = "X-Frazil-Explain"
 SEQUENCE_NUMBERS_HEADER: Final = "X-Frazil-Sequence-Numbers"
+ALL_DELETES_HEADER: Final = "X-Frazil-All-Deletes"
 _ENDPOINT: Final = "POST /v1/{prefix}/namespaces/{namespace}/tables/{table}/plan"
 _PARALLEL_PAGES: Final = 4
 _FIRST_PAUSE_S: Final = 0.05
@@ -95,7 +96,9 @@ class PlanOptions(TypedDict, total=False):
     """The schema for column names in the filter. By default it is the table's schema for a branch,
     and the snapshot's own for a tag or an id."""
     sequence_numbers: bool
-    """Add the sequence number of each data file, if the catalog is Frazil."""
+    """Add the sequence number of each file, if the catalog is Frazil."""
+    all_deletes: bool
+    """Add equality deletes whose values cannot occur in a data file, if the catalog is Frazil."""
     explain: bool
     """Add counts of what the planner read and skipped."""
     max_files: int | None
@@ -185,6 +188,7 @@ class Planning:
         requested = {
             EXPLAIN_HEADER: options.get("explain"),
             SEQUENCE_NUMBERS_HEADER: options.get("sequence_numbers"),
+            ALL_DELETES_HEADER: options.get("all_deletes"),
         }
         self._headers = {name: "true" for name, is_requested in requested.items() if is_requested}
         self._max_files = options.get("max_files")
