@@ -15,9 +15,9 @@ from typing import Final
 from frazil.client.declare.client_table import Table
 from frazil.client.rows.row_files import planned_tasks
 from frazil.client.rows.write_folders import committing, new_folder
+from frazil.maintenance.engine_choice import ChosenEngine, choose_engine
 from frazil.maintenance.file_groups import FileGroup, file_groups
 from frazil.maintenance.group_commit import CommittedGroups, GroupCommit, RewrittenGroup
-from frazil.maintenance.local_engine import LocalEngine
 from frazil.maintenance.rewrite_engine import GroupWork, RewriteEngine
 from frazil.maintenance.rewrite_options import RewriteOptions, parse_options
 from frazil.maintenance.rewrite_order import RewriteOrder, rewrite_order
@@ -42,6 +42,9 @@ class RewriteResult:
     failed_data_files_count: int = 0
     removed_delete_files_count: int = 0
     dry_run: bool = False
+    engine: str = ""
+    """What has written the new files: `local` or `spark`. Empty if there was nothing to do."""
+    engine_reason: str = ""
 
 
 def rewrite_data_files(
@@ -53,7 +56,7 @@ def rewrite_data_files(
     branch: str = MAIN,
     options: Mapping[str, str] | None = None,
     properties: Mapping[str, str] | None = None,
-    engine: RewriteEngine | None = None,
+    spark_engine: RewriteEngine | None = None,
     dry_run: bool = False,
     progress: Progress | None = None,
 ) -> RewriteResult:
@@ -63,7 +66,7 @@ def rewrite_data_files(
     `sort_order`, such as `c1 DESC NULLS LAST, bucket(4, c2)` or `zorder(c1, c2)`, by default by the
     table's sort order. `where` chooses the files that may have matching rows. The options are those
     of Iceberg's procedure `rewrite_data_files`. `properties` say how to reach the files, if the
-    table does not. The engine writes the new files, by default in this process. With `dry_run`
+    table does not. Large rewrites are left to `spark_engine`, if there is one. With `dry_run`
     nothing is written.
     """
     chosen = parse_options(options or {}, table.properties)
@@ -79,12 +82,19 @@ def rewrite_data_files(
         if task.data_file.file_format.lower() != "parquet":
             raise BadRequest(f"{task.file_path}: only Parquet files are rewritten")
     groups = file_groups(tasks, chosen, output_spec_id)
+    size = sum(group.size_in_bytes for group in groups)
+    engine = choose_engine(chosen, size, spark_engine)
     if dry_run:
         return RewriteResult(
             rewritten_data_files_count=sum(len(group.tasks) for group in groups),
-            rewritten_bytes_count=sum(group.size_in_bytes for group in groups),
+            rewritten_bytes_count=size,
             dry_run=True,
+            engine=engine.engine.name if groups else "",
+            engine_reason=engine.reason if groups else "",
         )
+    if not groups:
+        return RewriteResult()
+    _LOGGER.info("%s: rewritten by the engine %s: %s", table, engine.engine.name, engine.reason)
     run = _Run(
         table=table,
         branch=branch,
@@ -92,7 +102,7 @@ def rewrite_data_files(
         options=chosen,
         output_spec_id=output_spec_id,
         properties=properties or {},
-        engine=engine or LocalEngine(),
+        engine=engine,
         order=order,
         progress=progress,
         groups=len(groups),
@@ -108,7 +118,7 @@ class _Run:
     options: RewriteOptions
     output_spec_id: int
     properties: Mapping[str, str]
-    engine: RewriteEngine
+    engine: ChosenEngine
     order: RewriteOrder | None
     progress: Progress | None
     groups: int
@@ -134,6 +144,8 @@ class _Run:
                 if isinstance(result, FrazilError)
             ),
             removed_delete_files_count=sum(result.removed_delete_files for result in done),
+            engine=self.engine.engine.name,
+            engine_reason=self.engine.reason,
         )
 
     def _one(self, group: FileGroup) -> CommittedGroups | FrazilError:
@@ -146,7 +158,7 @@ class _Run:
         )
         try:
             with committing(new_folder(self.table, self.properties)) as write:
-                rows = self.engine.rewrite(work, write.folder)
+                rows = self.engine.engine.rewrite(work, write.folder)
                 return self._commit_of(RewrittenGroup(group, rows)).send(write)
         except FrazilError as error:
             _LOGGER.warning("a group of %d files was not rewritten: %s", len(group.tasks), error)

@@ -33,6 +33,19 @@ class GroupWork:
     """The order of the rows in the new files; None to leave them in the order of the old ones."""
     options: RewriteOptions
 
+    @property
+    def max_written_size(self) -> int:
+        """The size at which a new file ends, so that a small rest does not need another one."""
+        target, most = self.options.target_file_size, self.options.max_file_size
+        return target + (most - target) // 2
+
+    @property
+    def file_count(self) -> int:
+        """About how many files the group needs."""
+        size = self.group.size_in_bytes
+        count = max(1, round(size / self.options.target_file_size))
+        return count if size <= count * self.max_written_size else count + 1
+
 
 class RowMap(Protocol):
     """Knows where an engine has written each row that it has read."""

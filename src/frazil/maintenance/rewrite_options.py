@@ -17,8 +17,12 @@ from frazil.wire.near_names import name_hint
 _MIN_SIZE_FRACTION: Final = 0.75
 _MAX_SIZE_FRACTION: Final = 1.8
 _DEFAULT_GROUP_BYTES: Final = 100 << 30
+_DEFAULT_LOCAL_BYTES: Final = 4 << 30
 _UNLIMITED: Final = (1 << 63) - 1
 
+ENGINE_OPTION: Final = "frazil.engine"
+LOCAL_MAX_BYTES_OPTION: Final = "frazil.local-engine-max-bytes"
+ENGINES: Final = ("auto", "local", "spark")
 _JOB_ORDERS: Final = ("none", "bytes-asc", "bytes-desc", "files-asc", "files-desc")
 
 
@@ -41,6 +45,9 @@ class RewriteOptions:
     output_spec_id: int | None = None
     max_files: int | None = None
     use_starting_sequence_number: bool = True
+    engine: str = "auto"
+    local_engine_max_bytes: int = _DEFAULT_LOCAL_BYTES
+    """With the engine `auto`, Spark rewrites more than that."""
 
 
 def parse_options(options: Mapping[str, str], properties: Mapping[str, str]) -> RewriteOptions:
@@ -102,6 +109,12 @@ def _order(text: str) -> str:
     return text.lower()
 
 
+def _engine(text: str) -> str:
+    if text.lower() not in ENGINES:
+        raise ValueError(f"must be one of {', '.join(ENGINES)}")
+    return text.lower()
+
+
 _OPTIONS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     "target-file-size-bytes": ("target_file_size", _count(1)),
     "min-file-size-bytes": ("min_file_size", _count(0)),
@@ -117,5 +130,7 @@ _OPTIONS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     "output-spec-id": ("output_spec_id", _count(0)),
     "max-files-to-rewrite": ("max_files", _count(1)),
     "use-starting-sequence-number": ("use_starting_sequence_number", _flag),
+    ENGINE_OPTION: ("engine", _engine),
+    LOCAL_MAX_BYTES_OPTION: ("local_engine_max_bytes", _count(0)),
 }
 """The member and the parser of each option."""

@@ -10,16 +10,19 @@ from pyspark.sql import DataFrame, SparkSession
 from frazil.client.catalog_client import Client
 from frazil.client.catalog_config import resolve_catalog
 from frazil.client.send.catalog_calls import identifier_of
+from frazil.maintenance import RewriteResult
 from frazil.spark.builders import FrameReader, TableWriter
 from frazil.spark.core.context import Context, settings_of
 from frazil.spark.core.jvm_errors import translated
+from frazil.spark.maintenance.table_rewrite import rewrite_data_files
 from frazil.spark.reading.catalog_entries import register_catalog
 from frazil.spark.runtime.local_spark import local_spark
 from frazil.spark.sql.dispatch import run
 from frazil.spark.sql.table_names import SqlSession
 from frazil.spark.streams.data_source import register
 from frazil.spark.streams.source_options import client_of
-from frazil.spark.table import SparkTable
+from frazil.spark.table import Condition, SparkTable
+from frazil.wire.file_actions import MAIN
 from frazil.wire.frazil_properties import OUTAGE_TIMEOUT
 from frazil.wire.identifiers import Identifier
 
@@ -124,6 +127,32 @@ class Session:
     def write_to(self, frame: DataFrame, table: str) -> TableWriter:
         """Return a writer: `session.write_to(frame, "ns.t").append()`, like `frame.writeTo`."""
         return TableWriter(self._sql, frame, table)
+
+    def rewrite_data_files(
+        self,
+        table: str | tuple[str, ...] | Identifier,
+        *,
+        strategy: str | None = None,
+        sort_order: str | None = None,
+        where: Condition | None = None,
+        branch: str = MAIN,
+        options: Mapping[str, str] | None = None,
+        dry_run: bool = False,
+    ) -> RewriteResult:
+        """Rewrite small, large and partly deleted files, in this process or by Spark.
+
+        The arguments are those of Iceberg's procedure. The option `frazil.engine` names the engine.
+        """
+        return rewrite_data_files(
+            self.context,
+            table,
+            strategy=strategy,
+            sort_order=sort_order,
+            where=where,
+            branch=branch,
+            options=options,
+            dry_run=dry_run,
+        )
 
     def create_view(self, table: str, view: str | None = None, **scan_options: Any) -> str:
         """Register a scan as a temporary view for plain `spark.sql`; return the view's name."""

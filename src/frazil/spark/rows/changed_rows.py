@@ -216,18 +216,18 @@ def copy_files(
     context: Context, table: Table, touched: Sequence[DeletedRows], folder: WriteFolder
 ) -> tuple[DataFile, ...]:
     """Write the copies; a file whose rows are all deleted has none."""
-    return row_removal.copy_files(table, touched, folder, partial(_run, context.spark))
+    return row_removal.copy_files(table, touched, folder, partial(run_work, context.spark))
 
 
 def write_deletes(
     context: Context, table: Table, touched: Sequence[DeletedRows], folder: WriteFolder
 ) -> WrittenDeletes:
     """Write the deletes of the touched files, each of which has at least one position."""
-    run = partial(_run, context.spark, max_local_items=_MAX_LOCAL_GROUPS)
+    run = partial(run_work, context.spark, max_local_items=_MAX_LOCAL_GROUPS)
     return row_removal.write_deletes(table, touched, folder, run)
 
 
-def _run(
+def run_work(
     spark: SparkSession,
     work: Work,
     items: Sequence[Item],

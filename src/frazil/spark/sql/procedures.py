@@ -13,9 +13,7 @@ from pyspark.sql import DataFrame
 
 from frazil.client.declare.client_table import Table
 from frazil.client.declare.metadata_updates import MetadataUpdates
-from frazil.maintenance import rewrite_data_files
-from frazil.spark.conditions.sql_conditions import filter_of
-from frazil.spark.core.progress import progress
+from frazil.spark.maintenance.table_rewrite import rewrite_data_files
 from frazil.spark.parse.parsed_statements import CallStatement
 from frazil.spark.sql import result_frames
 from frazil.spark.sql.statement_tables import milliseconds_of
@@ -185,17 +183,15 @@ def _rewrite_data_files(
     where: str | None = None,
     branch: str = MAIN,
 ) -> Row:
-    loaded = session.client.load_table(table)
-    with progress(session.context, f"rewrite data files of {table}"):
-        result = rewrite_data_files(
-            loaded,
-            strategy=strategy,
-            sort_order=sort_order,
-            where=filter_of(session.context, loaded, where).expression,
-            branch=branch,
-            options=options,
-            properties=session.context.properties,
-        )
+    result = rewrite_data_files(
+        session.context,
+        table,
+        strategy=strategy,
+        sort_order=sort_order,
+        where=where,
+        branch=branch,
+        options=options,
+    )
     return (
         result.rewritten_data_files_count,
         result.added_data_files_count,

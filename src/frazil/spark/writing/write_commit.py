@@ -35,14 +35,16 @@ def writing(context: Context, table: Table) -> Iterator[Write]:
     """Start a write with jobs of Spark, which are stopped if the block fails."""
     with (
         committing(new_folder(context, table)) as write,
-        _stopped_by_failure(context.spark, write),
+        stopped_by_failure(context.spark, write.folder, lambda: write.is_unsent),
     ):
         yield write
 
 
 @contextmanager
-def _stopped_by_failure(spark: SparkSession, write: Write) -> Iterator[None]:
-    """Stop the Spark jobs of the block when it fails.
+def stopped_by_failure(
+    spark: SparkSession, folder: WriteFolder, is_unsent: Callable[[], bool] = lambda: True
+) -> Iterator[None]:
+    """Stop the Spark jobs of the block when it fails before its commit is sent.
 
     An interrupt ends the wait for a job but not always the job, which would go on writing.
     """
@@ -51,12 +53,12 @@ def _stopped_by_failure(spark: SparkSession, write: Write) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        if write.is_unsent:
-            with only_logged(write.folder):
+        if is_unsent():
+            with only_logged(folder):
                 spark.interruptTag(tag)
         raise
     finally:
-        with only_logged(write.folder):
+        with only_logged(folder):
             spark.removeTag(tag)
 
 

@@ -1,0 +1,1 @@
+"""Maintenance of tables by jobs of Spark."""
