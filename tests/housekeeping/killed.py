@@ -138,7 +138,7 @@ class Kills:
 
     def _world(self) -> World:
         clock = DatabaseClock(self.catalog.database)
-        return World(hasty_client(self.catalog.url), 1, clock, NAMESPACE)
+        return World(self.catalog.url, 1, clock, NAMESPACE)
 
     def _restored(self) -> World:
         self.catalog.restore()

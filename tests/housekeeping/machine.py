@@ -11,21 +11,13 @@ from dataclasses import dataclass
 
 import psycopg
 
-from frazil import Client
-from frazil.wire.errors import (
-    AlreadyExists,
-    BadRequest,
-    CommitFailed,
-    NotFound,
-    ValidationError,
-)
-from tests.housekeeping.maintainers import MAINTAINERS, settle
+from tests.housekeeping.maintainers import MAINTAINERS, OF_DROPPED_TABLES, settle
+from tests.housekeeping.rest_calls import Refused
 from tests.housekeeping.world import HousekeepingClock, TableModel, World
 from tests.housekeeping.writers import WRITERS, Step
 from tests.support.server import RunningServer
 
 STEPS: Mapping[str, tuple[Step, int]] = {**WRITERS, **MAINTAINERS}
-REFUSALS = (ValidationError, BadRequest, NotFound, AlreadyExists, CommitFailed)
 TIMES: Mapping[str, tuple[str, ...]] = {
     "leases": ("created_ms", "expires_ms"),
     "intents": ("created_ms", "expires_ms", "ended_ms"),
@@ -66,10 +58,10 @@ def weights(steps: Mapping[str, tuple[Step, int]]) -> tuple[list[str], list[int]
 
 def run_steps(world: World, count: int) -> Counter[str]:
     """Run random steps; return how often each was run, and how often it was refused."""
-    names, chances = weights(STEPS)
     done: Counter[str] = Counter()
     for number in range(count):
         table = world.random.choice(world.tables)
+        names, chances = weights(OF_DROPPED_TABLES if table.is_dropped else STEPS)
         name = world.random.choices(names, chances)[0]
         done[run_step(world, table, number, name)] += 1
     return done
@@ -77,10 +69,10 @@ def run_steps(world: World, count: int) -> Counter[str]:
 
 def run_step(world: World, table: TableModel, number: int, name: str) -> str:
     """Run a step and check the world; return its name and how it ended."""
-    step = STEPS[name][0]
+    step = (OF_DROPPED_TABLES if table.is_dropped else STEPS)[name][0]
     try:
         text, outcome = step(world, table), name
-    except REFUSALS as refused:
+    except (*world.refusals, Refused) as refused:
         text, outcome = f"{name} refused: {refused}", f"{name} refused"
     if text is None:
         return f"{name} idle"
@@ -106,9 +98,8 @@ def shown(world: World) -> Iterator[None]:
 
 
 def new_world(url: str, database: str, seed: int, namespace: str) -> World:
-    client = Client(url)
-    client.create_namespace(namespace)
-    world = World(client, seed, DatabaseClock(database), namespace)
+    world = World(url, seed, DatabaseClock(database), namespace)
+    world.client.create_namespace(namespace)
     world.create_table(2)
     world.create_table(3)
     world.create_table(3, partitioned=True)

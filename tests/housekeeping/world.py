@@ -20,6 +20,13 @@ from random import Random
 from typing import Any, Protocol
 
 from frazil import Client, Table
+from frazil.wire.errors import (
+    AlreadyExists,
+    BadRequest,
+    CommitFailed,
+    NotFound,
+    ValidationError,
+)
 from tests.support.oracle_rows import rows_of
 from tests.support.reachability_oracle import (
     Lost,
@@ -33,7 +40,7 @@ HOUR_MS = 3_600_000
 MARGIN_MS = 120_000
 """What ends within this time may be gone or not."""
 QUARANTINE_MS = 6 * HOUR_MS
-ORPHAN_AGE_MS = 2 * HOUR_MS
+ORPHAN_AGE_MS = 25 * HOUR_MS
 SCHEMA = "id long not null, kind string, item string"
 FIELD_IDS = (1, 2, 3)
 
@@ -64,6 +71,17 @@ class Protected:
 
 
 @dataclass
+class Intent:
+    """Files that a writer has declared a folder for and not yet committed."""
+
+    folder: str
+    kind: str
+    rows: dict[str, dict[int, str]]
+    """By path."""
+    until_ms: int
+
+
+@dataclass
 class TableModel:
     """What is known about one table."""
 
@@ -85,8 +103,7 @@ class TableModel:
     fallen: list[Protected] = field(default_factory=list)
     """Metadata files that fell off the log, and statistics that were replaced."""
     leases: dict[str, tuple[int, Protected]] = field(default_factory=dict)
-    intents: dict[str, tuple[str, Protected]] = field(default_factory=dict)
-    """Prefix and files by id, of live intents."""
+    intents: dict[str, Intent] = field(default_factory=dict)
     loose: set[str] = field(default_factory=set)
     """Files of dead writers, protected by their age alone."""
     lineage: dict[tuple[int, str], tuple[int | None, int | None]] = field(default_factory=dict)
@@ -97,8 +114,11 @@ class TableModel:
 class World:
     """The tables of one catalog, a client, and everything that the driver knows about them."""
 
-    def __init__(self, client: Client, seed: int, clock: HousekeepingClock, namespace: str) -> None:
-        self.client = client
+    refusals = (ValidationError, BadRequest, NotFound, AlreadyExists, CommitFailed)
+
+    def __init__(self, url: str, seed: int, clock: HousekeepingClock, namespace: str) -> None:
+        self.url = url
+        self.client = Client(url)
         self.seed = seed
         self.random = Random(seed)
         self.clock = clock
@@ -180,10 +200,8 @@ class World:
                 id: (snapshot, _earlier(entry, delta_ms))
                 for id, (snapshot, entry) in table.leases.items()
             }
-            for id, (prefix, entry) in list(table.intents.items()):
-                table.intents[id] = (prefix, _earlier(entry, delta_ms))
-                if table.intents[id][1].until_ms <= now_ms():
-                    del table.intents[id]
+            for intent in table.intents.values():
+                intent.until_ms -= delta_ms
             table.purged_until_ms -= delta_ms
 
     # --- observing -------------------------------------------------------------------------------
@@ -270,15 +288,18 @@ class World:
         if table.is_dropped:
             is_held = table.purged_until_ms > now_ms() + MARGIN_MS
             return table.tree.reached if is_held else frozenset()
-        limit = now_ms() + MARGIN_MS
         entries = itertools.chain(
             table.quarantined.values(),
             table.fallen,
             (entry for _, entry in table.leases.values()),
-            (entry for _, entry in table.intents.values()),
+            (Protected(frozenset(own.rows), own.until_ms) for own in table.intents.values()),
         )
-        held = [entry.files for entry in entries if entry.until_ms > limit]
+        held = [entry.files for entry in entries if self.is_held(entry)]
         return frozenset().union(table.tree.reached, self._young(table), *held)
+
+    def is_held(self, entry: Protected) -> bool:
+        """Return whether the protection has surely not ended."""
+        return entry.until_ms > now_ms() + MARGIN_MS
 
     def _young(self, table: TableModel) -> frozenset[str]:
         youngest_ms = now_ms() - ORPHAN_AGE_MS + MARGIN_MS
@@ -291,7 +312,10 @@ class World:
     def garbage(self, table: TableModel) -> frozenset[str]:
         """Return the files below a table's location that nothing reaches."""
         reached = frozenset[str]() if table.is_dropped else table.tree.reached
-        return files_below(table.location) - reached
+        return self.files(table) - reached
+
+    def files(self, table: TableModel) -> frozenset[str]:
+        return files_below(table.location)
 
     def by_age(self, table: TableModel, snapshot_ids: Iterable[int]) -> list[int]:
         """Return snapshots by their commits, an order that each run of a seed has."""

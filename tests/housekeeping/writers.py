@@ -259,13 +259,15 @@ def declare_loose_file(world: World, table: TableModel) -> str | None:
     return f"append the file {Path(path).name}"
 
 
-def declared(table: TableModel, path: str, count: int, kind: str) -> DeclaredDataFile:
+def declared(
+    table: TableModel, path: str, count: int, kind: str, size: int | None = None
+) -> DeclaredDataFile:
     return DeclaredDataFile(
         spec_id=0,
         partition=(kind,) if table.partitioned else (),
         file_path=f"file://{path}",
         file_format="parquet",
-        file_size_in_bytes=Path(path).stat().st_size,
+        file_size_in_bytes=Path(path).stat().st_size if size is None else size,
         record_count=count,
     )
 

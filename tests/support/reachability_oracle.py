@@ -204,7 +204,7 @@ class Oracle:
         """Check that files are there, and are the same as when they were opened."""
         missing = sorted(path for path in paths if not self._is_there(path))
         if missing:
-            raise Lost(f"missing or changed: {missing}")
+            raise Lost(f"missing or changed: {len(missing)} files: {missing[:5]}")
 
     def _is_there(self, path: str) -> bool:
         try:
