@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from frazil.housekeeping.path_set import PathSet
 from frazil.values.path_keys import PathKey, PathKeys, is_below
 
 SAME = [
@@ -35,16 +34,11 @@ DIFFERENT = [
 @pytest.mark.parametrize(("one", "other"), SAME)
 def test_two_spellings_of_a_file_are_equal(one: str, other: str) -> None:
     assert PathKeys(decode=True).of(one) == PathKeys(decode=True).of(other)
-    files = PathSet()
-    files.add([PathKeys(decode=True).of(one)])
-    assert files.holds([PathKeys(decode=True).of(other)]).tolist() == [True]
 
 
 @pytest.mark.parametrize(("one", "other"), DIFFERENT)
 def test_two_files_are_different(one: str, other: str) -> None:
-    files = PathSet()
-    files.add([PathKeys(decode=True).of(one)])
-    assert files.holds([PathKeys(decode=True).of(other)]).tolist() == [False]
+    assert PathKeys(decode=True).of(one) != PathKeys(decode=True).of(other)
 
 
 def test_percent_escapes_are_literal_if_they_are_not_decoded() -> None:
@@ -85,21 +79,3 @@ def test_schemes_and_authorities_can_be_declared_equal() -> None:
         decode=True, equal_schemes={"gs": "s3", "s3a": "s3"}, equal_authorities={"alias": "b"}
     )
     assert keys.of("gs://alias/t/f") == keys.of("s3a://b/t/f") == PathKey("s3://b", "/t/f")
-
-
-def test_the_prefix_of_a_path_that_differs_is_found() -> None:
-    keys, files = PathKeys(decode=True), PathSet()
-    files.add([keys.of("s3://one/t/f"), keys.of("s3://two/t/g")])
-    assert files.other_prefix(keys.of("s3://two/t/f")) == "s3://one"
-    assert files.other_prefix(keys.of("s3://one/t/f")) is None
-    assert files.holds([keys.of("s3://two/t/f"), keys.of("s3://two/t/g")]).tolist() == [False, True]
-
-
-def test_a_set_has_what_was_added_in_many_batches() -> None:
-    keys, files = PathKeys(decode=True), PathSet()
-    paths = [keys.of(f"s3://b/t/{number}") for number in range(200_000)]
-    for start in range(0, len(paths), 1000):
-        files.add(paths[start : start + 2000])
-    assert len(files) == len(paths)
-    assert files.holds(paths).all()
-    assert not files.holds([keys.of(f"s3://b/u/{number}") for number in range(1000)]).any()

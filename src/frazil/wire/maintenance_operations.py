@@ -88,6 +88,17 @@ def snapshot_ids(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in parts)
 
 
+def equal_names(text: str) -> dict[str, str]:
+    """Parse `s3n,s3a=s3; old=new`: the names on the left are equal to the one on the right."""
+    equal: dict[str, str] = {}
+    for part in filter(None, (part.strip() for part in text.split(";"))):
+        others, _, name = (piece.strip() for piece in part.partition("="))
+        if not others or not name:
+            raise ValueError("must be names and the name they are equal to, such as s3n,s3a=s3")
+        equal.update((other.strip(), name) for other in others.split(","))
+    return equal
+
+
 def time_ms(text: str) -> int:
     """Parse milliseconds since 1970, or a time in ISO 8601, which is in UTC unless it says else."""
     if text.strip().isdecimal():
@@ -155,9 +166,11 @@ OPERATIONS: Final[Mapping[str, MaintenanceOperation]] = {
             {
                 "older_than": time_ms,
                 "location": any_text,
-                "equal_schemes": any_text,
-                "equal_authorities": any_text,
+                "equal_schemes": equal_names,
+                "equal_authorities": equal_names,
                 "prefix_mismatch_mode": one_of("ERROR", "IGNORE", "DELETE"),
+                "max_orphan_share": ratio,
+                "allow_recent_files": flag,
             },
         ),
         MaintenanceOperation(DELETE_UNREACHABLE_FILES, RunBy.SERVER, "delete"),

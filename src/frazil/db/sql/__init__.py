@@ -104,6 +104,7 @@ QueryName: TypeAlias = Literal[
     "location_below",
     "locations_of",
     "lock_position",
+    "metadata_within",
     "namespace_contents",
     "namespace_properties",
     "now_ms",

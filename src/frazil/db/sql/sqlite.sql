@@ -79,3 +79,9 @@ WHERE uuid = :uuid AND state = 'live' AND expires_ms > :now_ms
         OR (prefix > :first AND prefix < :last)
     )
 LIMIT 1;
+
+-- name: metadata_within
+-- Metadata files whose location has this text in it, however the rest of it is written. Asked only
+-- before files are deleted, so it may look at every row.
+SELECT namespace, name, metadata_location FROM relations
+WHERE uuid <> :uuid AND instr(metadata_location, :path) > 0;

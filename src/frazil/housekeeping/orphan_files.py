@@ -1,0 +1,147 @@
+"""Finds the files of a table that nothing needs and that no commit has named, by listing them.
+
+The listing is compared, part by part, with a set of everything that the table needs. Three things
+keep a file that a writer is about to commit:
+
+- Its age: `older_than`.
+- Its writer's intent, if it has one.
+- The order of the steps. What the table needs is read before the listing, again after it, and
+  compared again with the table's pointer in the transaction that records the orphans. So a file
+  that was committed at any time before is no orphan. A commit that names a recorded file takes it
+  back (`CheckAddedPaths`), and the sweep computes reachability once more before it deletes.
+
+Nothing is deleted here. Orphans are recorded, and the sweep deletes them when their quarantine is
+over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Final
+
+from frazil.db.base import Kind
+from frazil.db.housekeeping_rows import DeletionState, database_now_ms, doomed_parameters
+from frazil.db.rows import Database
+from frazil.db.sql import Statements
+from frazil.housekeeping.orphan_guards import check_gc_enabled, checked_place
+from frazil.housekeeping.orphan_options import MAX_LOCATIONS, OrphanFilesResult, OrphanOptions
+from frazil.housekeeping.orphan_reachability import ListedFile, Needed, NotingReader, OrphanParts
+from frazil.housekeeping.orphan_search import HiddenPaths, OrphanSearch, OrphanSpool, list_files
+from frazil.housekeeping.reachability import UNWATCHED, Watch
+from frazil.values.path_keys import is_below
+from frazil.wire.errors import NoSuchTable
+from frazil.wire.identifiers import Identifier
+
+REASON: Final = "orphan"
+
+
+def remove_orphan_files(
+    parts: OrphanParts,
+    identifier: Identifier,
+    options: OrphanOptions,
+    *,
+    dry_run: bool = False,
+    file_list: Iterable[ListedFile] | None = None,
+    quarantine_ms: int,
+    watch: Watch = UNWATCHED,
+) -> OrphanFilesResult:
+    """Record the orphan files of a table, or only return them.
+
+    `file_list` is a listing that the caller has made. Raises BadRequest, ValidationError or
+    Conflict if the search must not run or its result cannot be right; then nothing is recorded.
+    """
+    row = parts.database.relation(identifier)
+    if row is None or row.kind is not Kind.TABLE:
+        raise NoSuchTable(f"Table does not exist: {identifier}")
+    metadata = parts.metadata.table(row.metadata_location).metadata
+    check_gc_enabled(metadata)
+    place = checked_place(
+        metadata,
+        row.uuid,
+        options.location,
+        parts.locations,
+        parts.database,
+        parts.catalog_files,
+    )
+    older_than_ms = options.cutoff_ms(database_now_ms(parts.database), dry_run=dry_run)
+    reader = NotingReader(parts, options, place)
+    needed = Needed(parts, row, place, reader, watch)
+    hidden = HiddenPaths(metadata)
+    search = OrphanSearch(options, older_than_ms, reader, needed, hidden, watch)
+    with OrphanSpool() as orphans:
+        search.run(list_files(parts.store, place) if file_list is None else file_list, orphans)
+        refusal = search.check(is_whole=file_list is None, dry_run=dry_run)
+        record = _Record(parts.database, needed, quarantine_ms, dry_run)
+        for batch in orphans.batches():
+            record.add(batch)
+            watch.step(record.files, search.counts.orphans)
+    counts = search.counts
+    return OrphanFilesResult(
+        dry_run=dry_run,
+        orphan_files_count=record.files,
+        orphan_bytes=record.size_bytes,
+        orphan_file_locations=record.locations,
+        listed_files_count=counts.listed,
+        listed_bytes=counts.listed_bytes,
+        reachable_files_count=counts.reachable,
+        recorded_files_count=counts.recorded,
+        recent_files_count=counts.recent,
+        skipped_files_count=counts.skipped,
+        intended_files_count=counts.intended,
+        older_than_ms=older_than_ms,
+        delete_after_ms=record.delete_after_ms,
+        refusal=refusal,
+    )
+
+
+class _Record:
+    """Writes orphans into the database."""
+
+    def __init__(
+        self, database: Database, needed: Needed, quarantine_ms: int, dry_run: bool
+    ) -> None:
+        self._database = database
+        self._needed = needed
+        self._quarantine_ms = quarantine_ms
+        self._dry_run = dry_run
+        self.files = 0
+        self.size_bytes = 0
+        self.locations: list[str] = []
+        self.delete_after_ms: int | None = None
+
+    def add(self, found: Sequence[ListedFile]) -> None:
+        """Record the files that are still orphans at this moment."""
+        files = self._needed.still_orphans(found)
+        while not self._dry_run:
+            recorded = self._database.run_rows(partial(self._insert, files=files))
+            if recorded is not None:
+                files = recorded
+                break
+            self._needed.read()
+            files = self._needed.still_orphans(files)
+        self.files += len(files)
+        self.size_bytes += sum(file.size_bytes or 0 for file in files)
+        room = MAX_LOCATIONS - len(self.locations)
+        self.locations += [file.path for file in files[:room]]
+
+    def _insert(self, sql: Statements, files: Sequence[ListedFile]) -> list[ListedFile] | None:
+        """Insert the rows. Return None if the table has moved on: nothing is inserted then."""
+        needed = self._needed
+        pointer = sql.fetch("share_relation", {"uuid": needed.uuid})
+        if not pointer or pointer[0][0] != needed.metadata_location:
+            return None
+        intents = needed.live_intents(sql)
+        files = [
+            file
+            for file in files
+            if not any(is_below(needed.key(file.path), intent) for intent in intents)
+        ]
+        now_ms = database_now_ms(sql)
+        self.delete_after_ms = now_ms + self._quarantine_ms
+        doomed = [(file.path, REASON, file.size_bytes) for file in files]
+        rows = doomed_parameters(
+            needed.uuid, doomed, DeletionState.QUARANTINED, now_ms, self.delete_after_ms
+        )
+        sql.execute_many("insert_doomed_file", rows)
+        return files

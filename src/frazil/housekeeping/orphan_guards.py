@@ -1,0 +1,185 @@
+"""Refuses a search for orphan files whose result cannot be right.
+
+Reachability is exact only if the listed paths and the paths in the metadata mean the same places.
+These checks find the cases in which they do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from frazil.commit.snapshot.table_locations import TableLocations
+from frazil.db.housekeeping_rows import PurgedTableRow, purged_tables
+from frazil.db.rows import Database, namespace_of
+from frazil.db.sqlite import SqliteDatabase
+from frazil.format.metadata.table_metadata import TableMetadata
+from frazil.store.locations import Location, canonical_location, is_within, parse_location
+from frazil.values.path_keys import PathKey, PathKeys, is_below
+from frazil.wire.errors import BadRequest, Conflict, Forbidden, ValidationError
+from frazil.wire.identifiers import Identifier
+
+FEW_FILES: Final = 20
+"""So many orphans are believed, whatever their share is."""
+
+_SQLITE_SUFFIXES: Final = ("", "-wal", "-shm", "-journal", ".lock")
+
+
+def check_gc_enabled(metadata: TableMetadata) -> None:
+    if metadata.properties.get("gc.enabled", "true").lower() == "false":
+        raise ValidationError(
+            "gc.enabled is false: no files of this table may be deleted, because other tables may "
+            "use them"
+        )
+
+
+def files_of_catalog(database: Database, folders: Sequence[str]) -> tuple[str, ...]:
+    """Return the local files and folders in which the catalog itself keeps what it knows."""
+    own = (
+        tuple(f"{database.path}{suffix}" for suffix in _SQLITE_SUFFIXES)
+        if isinstance(database, SqliteDatabase)
+        else ()
+    )
+    return (*own, *folders)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where to search: folders of one table, none inside another."""
+
+    roots: tuple[Location, ...]
+
+    def keys(self, keys: PathKeys) -> tuple[PathKey, ...]:
+        return tuple(keys.of_folder(str(root)) for root in self.roots)
+
+
+def checked_place(
+    metadata: TableMetadata,
+    uuid: str,
+    location: str | None,
+    locations: TableLocations,
+    database: Database,
+    catalog_files: Sequence[str],
+) -> Place:
+    """Return where to search. Raises if the place is not this table's alone."""
+    own = [canonical_location(text) for text in locations.owned(metadata)]
+    roots = _outermost(own)
+    for root in roots:
+        _refuse_other_tables(root, uuid, database)
+        _refuse_files_of_catalog(root, catalog_files)
+        _refuse_metadata_of_others(root, metadata.location, uuid, database)
+    if location is None:
+        return Place(roots)
+    wanted = canonical_location(location, "options.location")
+    if not any(is_within(wanted, root) for root in roots):
+        raise BadRequest(
+            f"options.location: {location!r} is outside the table's own locations, of which the "
+            f"first is {roots[0]}: files elsewhere are never deleted"
+        )
+    return Place((wanted,))
+
+
+def _outermost(own: Sequence[Location]) -> tuple[Location, ...]:
+    """Return the locations that lie in no other, so that no file is listed twice."""
+    roots: list[Location] = []
+    for location in sorted(own, key=lambda one: len(one.path)):
+        if not any(is_within(location, root) for root in roots):
+            roots.append(location)
+    return tuple(roots)
+
+
+def _refuse_other_tables(root: Location, uuid: str, database: Database) -> None:
+    for reading in root.readings():
+        try:
+            database.check_location_is_free(reading, uuid)
+        except Forbidden as error:
+            raise Conflict(f"nothing was searched: {error.message}") from error
+
+
+def _refuse_files_of_catalog(root: Location, catalog_files: Sequence[str]) -> None:
+    for path in catalog_files:
+        own = canonical_location(path)
+        if is_within(own, root) or is_within(root, own):
+            raise Conflict(
+                f"nothing was searched: {own}, which belongs to the catalog itself, and the "
+                f"table's location {root} lie in one another: move one of them"
+            )
+
+
+def _refuse_metadata_of_others(
+    root: Location, as_written: str, uuid: str, database: Database
+) -> None:
+    """Refuse a location in which another table, or a view, has its metadata. A view owns no
+    location, so nothing else keeps its files apart."""
+    keys = PathKeys(decode=False)
+    own = keys.of_folder(str(root))
+    for path in {own.path, parse_location(as_written).path}:
+        asked = {"uuid": uuid, "path": path}
+        for namespace, name, metadata_location in database.fetch("metadata_within", asked):
+            if is_below(keys.of(metadata_location), own):
+                other = Identifier(namespace_of(namespace), name)
+                raise Conflict(
+                    f"nothing was searched: {other} has its metadata at {metadata_location}, "
+                    f"inside the table's location {root}"
+                )
+
+
+def purged_tables_in(place: Place, uuid: str, database: Database) -> list[PurgedTableRow]:
+    """Return the purged tables whose files may lie where the table's files do."""
+    return [
+        row
+        for row in purged_tables(database)
+        if row.uuid != uuid
+        and any(
+            is_within(one, root) or is_within(root, one)
+            for one in map(canonical_location, row.locations)
+            for root in place.roots
+        )
+    ]
+
+
+@dataclass(slots=True)
+class Counts:
+    """What a listing has shown."""
+
+    listed: int = 0
+    listed_bytes: int = 0
+    reachable: int = 0
+    recorded: int = 0
+    recent: int = 0
+    skipped: int = 0
+    intended: int = 0
+    orphans: int = 0
+    orphan_bytes: int = 0
+    mismatched: int = 0
+    mismatched_example: str = ""
+
+
+def check_all_seen(counts: Counts, kept: int, *, has_inside: bool, has_outside: bool) -> None:
+    """Refuse a listing that does not show the files that the table names: then it shows another
+    place, or the paths are written in a way that is not understood."""
+    if has_inside and not counts.reachable:
+        raise Conflict(
+            f"nothing was recorded: the listing shows {counts.listed} files, and none of those "
+            "that the table names: does the store list what clients write?"
+        )
+    if not has_outside and counts.reachable * 2 < kept:
+        raise Conflict(
+            f"nothing was recorded: the table names {kept} files, and the listing shows only "
+            f"{counts.reachable} of them: restore the missing files first"
+        )
+
+
+def share_refusal(counts: Counts, max_share: float) -> str | None:
+    """Return why there are too many orphans, or None."""
+    if counts.orphans <= FEW_FILES:
+        return None
+    too_many = counts.orphans > max_share * counts.listed
+    if not too_many and counts.orphan_bytes <= max_share * counts.listed_bytes:
+        return None
+    return (
+        f"{counts.orphans} of {counts.listed} files with {counts.orphan_bytes} of "
+        f"{counts.listed_bytes} bytes would be orphans, more than max_orphan_share={max_share:g}: "
+        "look at them with a dry run, then allow a larger share"
+    )

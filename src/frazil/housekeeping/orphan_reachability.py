@@ -1,0 +1,180 @@
+"""What a table needs, for a search for orphan files: everything that snapshots reach, and what is
+recorded for deletion already."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from frazil.commit.snapshot.table_locations import TableLocations
+from frazil.db.base import Relation
+from frazil.db.housekeeping_rows import (
+    DeletionState,
+    database_now_ms,
+    doomed_files,
+    expired_snapshots,
+    intents_of,
+)
+from frazil.db.rows import Database
+from frazil.db.sql import Fetch
+from frazil.format.metadata.snapshots import parse_snapshot
+from frazil.housekeeping.orphan_guards import Place, check_gc_enabled, purged_tables_in
+from frazil.housekeeping.orphan_options import OrphanOptions
+from frazil.housekeeping.path_hashes import Hashes, HashSet, path_hashes
+from frazil.housekeeping.reachability import KeptFiles, Named, TreeReader, Watch, named_by_table
+from frazil.read.metadata_cache import MetadataCache
+from frazil.store.object_store import Store
+from frazil.values.path_keys import PathKey, PathKeys, is_below
+from frazil.wire.errors import NoSuchTable
+
+BATCH: Final = 5_000
+
+_EVER_MS: Final = 2**62
+_NO_LIMIT: Final = 2**62
+
+
+class ListedFile(NamedTuple):
+    """A file of a listing. A file of unknown age is kept."""
+
+    path: str
+    modified_ms: int | None
+    size_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OrphanParts:
+    """What a search uses of the catalog."""
+
+    database: Database
+    store: Store
+    metadata: MetadataCache
+    locations: TableLocations
+    catalog_files: Sequence[str] = ()
+    """Local files and folders of the catalog itself."""
+
+
+class NotingReader(TreeReader):
+    """Reads the tree of the table, and notes where the named files lie."""
+
+    def __init__(self, parts: OrphanParts, options: OrphanOptions, place: Place) -> None:
+        super().__init__(parts.store, parts.locations.check_readable)
+        self.keys = PathKeys(
+            decode=True,
+            equal_schemes=options.schemes(),
+            equal_authorities=options.equal_authorities,
+        )
+        self.roots = place.keys(self.keys)
+        self.has_inside = False
+        self.has_outside = False
+        self._other_prefixes: dict[str, HashSet] = {}
+
+    def hashes(self, paths: Iterable[str]) -> Hashes:
+        keys = [self.keys.of(path) for path in paths]
+        elsewhere: dict[str, list[str]] = {}
+        for key in keys:
+            if self.is_inside(key):
+                self.has_inside = True
+            elif key.path != "/":
+                self.has_outside = True
+                elsewhere.setdefault(key.prefix, []).append(key.path)
+        for prefix, found in elsewhere.items():
+            if prefix not in {root.prefix for root in self.roots}:
+                self._other_prefixes.setdefault(prefix, HashSet()).add(_hashes_of(found))
+        return np.array([hash(key) for key in keys], np.int64)
+
+    def is_inside(self, key: PathKey) -> bool:
+        return any(is_below(key, root) for root in self.roots)
+
+    def listed_hashes(self, paths: Iterable[str]) -> Hashes:
+        """Return the hashes of files that the table need not name."""
+        return path_hashes(self.keys, paths)
+
+    def other_prefix(self, path: str) -> str | None:
+        """Return another scheme and authority under which the table names the same path."""
+        own = _hashes_of([self.keys.of(path).path])
+        for prefix, known in self._other_prefixes.items():
+            if known.has(own)[0]:
+                return prefix
+        return None
+
+
+def _hashes_of(texts: Sequence[str]) -> Hashes:
+    return np.array([hash(text) for text in texts], np.int64)
+
+
+class Needed:
+    """Everything that must stay, and what is to be deleted already."""
+
+    def __init__(
+        self, parts: OrphanParts, row: Relation, place: Place, reader: NotingReader, watch: Watch
+    ) -> None:
+        self._parts = parts
+        self._place = place
+        self._reader = reader
+        self.uuid = row.uuid
+        self.identifier = row.identifier
+        self.kept = KeptFiles(reader, watch)
+        self.metadata_location = ""
+        self.recorded = HashSet()
+        self.intents: tuple[PathKey, ...] = ()
+        for purged in purged_tables_in(place, row.uuid, parts.database):
+            if purged.state is DeletionState.QUARANTINED:
+                metadata = parts.metadata.table(purged.metadata_location).metadata
+                self.kept.add(named_by_table(metadata, purged.metadata_location))
+        self.read()
+
+    def read(self) -> None:
+        """Add what the table needs now. What was needed before stays in the set.
+
+        The pointer is read first. Whoever moves a snapshot between the metadata and the quarantine
+        moves the pointer too, and the recording transaction compares it.
+        """
+        database = self._parts.database
+        row = database.relation_by_uuid(self.uuid)
+        if row is None:
+            raise NoSuchTable(f"Table does not exist: {self.identifier}")
+        metadata = self._parts.metadata.table(row.metadata_location).metadata
+        check_gc_enabled(metadata)
+        self.kept.add(named_by_table(metadata, row.metadata_location))
+        quarantined = [
+            expired
+            for expired in expired_snapshots(database, self.uuid)
+            if expired.state is DeletionState.QUARANTINED
+        ]
+        self.kept.add(
+            Named(
+                snapshots=tuple(parse_snapshot(expired.snapshot) for expired in quarantined),
+                statistics=tuple(path for expired in quarantined for path in expired.statistics),
+            )
+        )
+        self._read_recorded()
+        self.intents = self.live_intents(database)
+        self.metadata_location = row.metadata_location
+
+    def _read_recorded(self) -> None:
+        database, hashes = self._parts.database, self._reader.listed_hashes
+        doomed = (file.path for file in doomed_files(database, self.uuid))
+        while paths := list(islice(doomed, BATCH)):
+            self.recorded.add(hashes(paths))
+        asked = {"uuid": self.uuid, "before_ms": _EVER_MS, "limit": _NO_LIMIT}
+        retired = [path for path, _ in database.fetch("retired_metadata", asked)]
+        self.recorded.add(hashes(retired))
+
+    def live_intents(self, sql: Fetch) -> tuple[PathKey, ...]:
+        now_ms = database_now_ms(sql)
+        rows = intents_of(sql, self.uuid)
+        keys = self._reader.keys
+        return tuple(keys.of_folder(row.prefix) for row in rows if row.is_live(now_ms))
+
+    def key(self, path: str) -> PathKey:
+        return self._reader.keys.of(path)
+
+    def still_orphans(self, files: Sequence[ListedFile]) -> list[ListedFile]:
+        """Return the files that nothing needs by now."""
+        hashes = self._reader.listed_hashes(file.path for file in files)
+        gone = self.kept.has(hashes) | self.recorded.has(hashes)
+        return [files[at] for at in np.flatnonzero(~gone).tolist()]

@@ -1,0 +1,177 @@
+"""A catalog with tables whose folders also have files that nothing names."""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from frazil.commit.catalog.operations import Catalog
+from frazil.commit.snapshot.table_locations import TableLocations
+from frazil.db.housekeeping_rows import doomed_files
+from frazil.db.rows import Database
+from frazil.housekeeping.orphan_files import remove_orphan_files
+from frazil.housekeeping.orphan_options import OrphanFilesResult, OrphanOptions
+from frazil.housekeeping.orphan_reachability import ListedFile, OrphanParts
+from frazil.housekeeping.reachability import Watch
+from frazil.read.metadata_cache import MetadataCache
+from frazil.store.locations import AllowedLocations
+from frazil.store.object_store import ObjectInfo, Store
+from tests.commit.requests import Driver, name
+
+HOUR_MS = 3_600_000
+QUARANTINE_MS = 72 * HOUR_MS
+
+
+class WatchedStore(Store):
+    """A store that calls back in the middle of a listing."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.during_list: Callable[[], object] = lambda: None
+        self.before_list: Callable[[], object] = lambda: None
+        self.rename_listed: Callable[[str], str] = lambda path: path
+        self.listed = 0
+
+    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+        self.before_list()
+        listing = self._store.list(prefix)
+        for number, info in enumerate(listing):
+            if number == 1:
+                self.during_list()
+            self.listed += 1
+            yield replace(info, location=self.rename_listed(info.location))
+
+    def put_new(self, location: str, chunks: Any) -> None:
+        self._store.put_new(location, chunks)
+
+    def get(self, location: str, max_bytes: int | None = None) -> bytes:
+        return self._store.get(location, max_bytes)
+
+    def get_range(self, location: str, offset: int, length: int) -> bytes:
+        return self._store.get_range(location, offset, length)
+
+    def size(self, location: str) -> int | None:
+        return self._store.size(location)
+
+    def delete(self, locations: Iterable[str]) -> None:
+        self._store.delete(locations)
+
+    def make_folders(self, locations: Iterable[str]) -> None:
+        self._store.make_folders(locations)
+
+
+@dataclass
+class Shop:
+    """A catalog in one place, and searches for orphans in it."""
+
+    database: Database
+    store: WatchedStore
+    root: str
+    catalog: Catalog
+    parts: OrphanParts
+    locations: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def driver(self) -> Driver:
+        return Driver(self.catalog, self.database, Path(self.root.removeprefix("file://")))
+
+    def create(self, table: str = "t", **fields: Any) -> str:
+        """Create a table; return its location."""
+        self.driver.create_table(table, **fields)
+        return self.location(table)
+
+    def location(self, table: str = "t") -> str:
+        return self.driver.load(table).metadata.location
+
+    def uuid(self, table: str = "t") -> str:
+        row = self.database.relation(name(table))
+        assert row is not None
+        return row.uuid
+
+    def write(self, path: str, size: int = 10, age_ms: int | None = None) -> str:
+        """Write a file that no commit names; return its path."""
+        self.store.put_new(path, [b"x" * size])
+        if age_ms is not None:
+            seconds = time.time() - age_ms / 1000
+            os.utime(path.removeprefix("file://"), (seconds, seconds))
+        return path
+
+    def new_path(self, table: str = "t", folder: str = "data") -> str:
+        return f"{self.location(table)}/{folder}/{uuid.uuid4()}.parquet"
+
+    def orphan(self, table: str = "t", folder: str = "data") -> str:
+        return self.write(self.new_path(table, folder))
+
+    def commit(self, *paths: str, table: str = "t") -> None:
+        """Append files, which need not exist."""
+        files = [
+            {
+                "content": "data",
+                "file-path": path,
+                "file-format": "parquet",
+                "spec-id": 0,
+                "partition": [],
+                "record-count": 1,
+                "file-size-in-bytes": 10,
+            }
+            for path in paths
+        ]
+        self.driver.commit(table, [{"action": "append", "add-data-files": files}])
+
+    def append(self, count: int = 1, table: str = "t") -> list[str]:
+        """Write files and commit them."""
+        paths = [self.orphan(table) for _ in range(count)]
+        self.commit(*paths, table=table)
+        return paths
+
+    def set_properties(self, table: str = "t", **properties: str) -> None:
+        updates = {
+            key.replace("__", "-").replace("_", "."): text for key, text in properties.items()
+        }
+        self.driver.commit(table, [{"action": "set-properties", "updates": updates}])
+
+    def search(
+        self,
+        table: str = "t",
+        *,
+        dry_run: bool = False,
+        watch: Watch | None = None,
+        file_list: Iterable[ListedFile] | None = None,
+        catalog_files: tuple[str, ...] = (),
+        **options: Any,
+    ) -> OrphanFilesResult:
+        """Search for files of any age."""
+        soon_ms = time.time_ns() // 1_000_000 + HOUR_MS
+        options = {"older_than_ms": soon_ms, "allow_recent_files": True, **options}
+        return remove_orphan_files(
+            replace(self.parts, catalog_files=catalog_files),
+            name(table),
+            OrphanOptions(**options),
+            dry_run=dry_run,
+            file_list=file_list,
+            quarantine_ms=QUARANTINE_MS,
+            watch=watch or Watch(),
+        )
+
+    def found(self, table: str = "t", **options: Any) -> set[str]:
+        """Return the orphans of a dry run."""
+        return set(self.search(table, dry_run=True, **options).orphan_file_locations)
+
+    def recorded(self, table: str = "t") -> set[str]:
+        return {file.path for file in doomed_files(self.database, self.uuid(table))}
+
+
+def open_shop(database: Database, store: Store, root: str) -> Shop:
+    watched = WatchedStore(store)
+    watched.make_folders([root])
+    allowed = AllowedLocations(root)
+    catalog = Catalog(db=database, store=watched, warehouse=root, allowed_locations=allowed)
+    parts = OrphanParts(database, watched, MetadataCache(watched, 1 << 26), TableLocations(allowed))
+    shop = Shop(database, watched, root, catalog, parts)
+    shop.driver.create_namespace("ns")
+    return shop
