@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from frazil.client.declare.file_operations import Isolation
     from frazil.client.declare.scan_plans import Plan
     from frazil.client.declare.table_verbs import Commit, Transaction
-    from frazil.client.send.error_answers import CatalogUnreachable
+    from frazil.client.send.error_answers import CatalogUnreachable, LeaseLost
+    from frazil.client.send.lease_calls import Intent, Lease
     from frazil.client.send.retry_policy import RetryPolicy
     from frazil.datafiles.footers.files_from_parquet import DataFile, read_data_files
     from frazil.wire.declared_content import EqualityDeleteFile, PositionDeleteFile
@@ -44,7 +45,10 @@ _MODULES = {
     "FileScanTask": "frazil.wire.scan_planning",
     "FrazilError": "frazil.wire.errors",
     "Identifier": "frazil.wire.identifiers",
+    "Intent": "frazil.client.send.lease_calls",
     "Isolation": "frazil.client.declare.file_operations",
+    "Lease": "frazil.client.send.lease_calls",
+    "LeaseLost": "frazil.client.send.error_answers",
     "Once": "frazil.wire.file_actions",
     "Plan": "frazil.client.declare.scan_plans",
     "PositionDeleteFile": "frazil.wire.declared_content",
@@ -75,7 +79,10 @@ __all__ = [
     "FileScanTask",
     "FrazilError",
     "Identifier",
+    "Intent",
     "Isolation",
+    "Lease",
+    "LeaseLost",
     "Once",
     "Plan",
     "PositionDeleteFile",

@@ -56,6 +56,15 @@ from frazil.client.send.http_transport import (
     Request,
     Transport,
 )
+from frazil.client.send.lease_calls import (
+    INTENT_TTL_S,
+    LEASE_TTL_S,
+    Holds,
+    Intent,
+    IntentCalls,
+    Lease,
+    LeaseCalls,
+)
 from frazil.client.send.outages import OUTAGE_TIMEOUT_S
 from frazil.client.send.retry_policy import RetryPolicy
 from frazil.wire.errors import (
@@ -168,9 +177,11 @@ class Client(CatalogVerbs[Commit], CatalogRowVerbs):
             outage_timeout_s=outage_timeout_s,
             outage_default_s=outage_default_s,
         )
+        self._holds = Holds(self._calls)
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections. Leases and intents that are still held end by themselves."""
+        self._holds.close()
         if self._http is not None:
             self._http.close()
 
@@ -421,6 +432,51 @@ class Client(CatalogVerbs[Commit], CatalogRowVerbs):
         """Begin a transaction: changes of several tables in one commit."""
         return Transaction(self.table, self._commit_all)
 
+    # --- leases and intents ---------------------------------------------------------------------
+
+    def lease(
+        self,
+        table: TableName,
+        snapshot: str | int | None = None,
+        *,
+        ttl_s: float = LEASE_TTL_S,
+        holder: str | None = None,
+    ) -> Lease:
+        """Hold a snapshot in a `with` block, so that it does not expire and keeps its files.
+
+        `snapshot` is an id, a branch or a tag, by default the head of main; for a loaded table the
+        head that was loaded. The lease is renewed until the block ends, and ends `ttl_s` seconds
+        after this process has died.
+        """
+        if isinstance(table, Table):
+            return table.lease(snapshot, ttl_s=ttl_s, holder=holder)
+        return self._holds.lease(identifier_of(table), snapshot, ttl_s=ttl_s, holder=holder)
+
+    def intent(
+        self,
+        table: TableName,
+        prefix: str,
+        *,
+        ttl_s: float = INTENT_TTL_S,
+        holder: str | None = None,
+    ) -> Intent:
+        """Hold a folder in a `with` block, so that no file in it is deleted before its commit.
+
+        `prefix` is a new folder below the table's folder of data, which no other write uses.
+        """
+        identifier = table.identifier if isinstance(table, Table) else identifier_of(table)
+        return self._holds.intent(identifier, prefix, ttl_s=ttl_s, holder=holder)
+
+    @property
+    def leases(self) -> LeaseCalls:
+        """Take, renew, release and list leases, without a thread that renews them."""
+        return self._holds.leases
+
+    @property
+    def intents(self) -> IntentCalls:
+        """Declare, renew, end and list intents, without a thread that renews them."""
+        return self._holds.intents
+
     # --- requests -------------------------------------------------------------------------------
 
     def _commit(self, table: Table, change: Change) -> Commit:
@@ -480,6 +536,7 @@ class Client(CatalogVerbs[Commit], CatalogRowVerbs):
             planner=self._plan,
             reloader=self._reload,
             retries=lambda table: self._calls.retry_budget(table.properties),
+            holds=self._holds,
         )
 
     def _reload(self, table: Table, snapshots: SnapshotChoice = "all") -> Table:

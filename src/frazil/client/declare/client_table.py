@@ -17,6 +17,7 @@ from msgspec import Struct, convert
 
 from frazil.client.declare.table_verbs import Change, Commit, TableVerbs
 from frazil.client.rows.row_verbs import RowVerbs
+from frazil.client.send.lease_calls import INTENT_TTL_S, LEASE_TTL_S, Holds, Intent, Lease
 from frazil.datafiles.portable_table import TableMetadataMixin
 from frazil.values.types import StructType
 from frazil.wire.errors import BadRequest, NotFound
@@ -84,6 +85,8 @@ class Table(TableMetadataMixin, TableVerbs[Commit], RowVerbs):
     """Loads the table as it is now; a method of the client that loaded it."""
     retries: Callable[[Table], RetryBudget] | None = field(default=None, repr=False, compare=False)
     """Returns how often and how long a statement is retried; a method of the client."""
+    holds: Holds | None = field(default=None, repr=False, compare=False)
+    """Holds leases and intents, for the client that loaded the table."""
     is_staged: bool = False
     """The table does not exist yet; its first change creates it."""
 
@@ -170,6 +173,41 @@ class Table(TableMetadataMixin, TableVerbs[Commit], RowVerbs):
         if self.planner is None:
             raise BadRequest(f"{self} was not loaded by a client, so nothing can be planned")
         return self.planner(self, filter, options)
+
+    # --- leases and intents --------------------------------------------------------------------
+
+    def lease(
+        self,
+        snapshot: str | int | None = None,
+        *,
+        ttl_s: float = LEASE_TTL_S,
+        holder: str | None = None,
+    ) -> Lease:
+        """Hold a snapshot in a `with` block, so that it does not expire and keeps its files.
+
+        `snapshot` is an id, a branch or a tag, by default the head of main, all as the table was
+        loaded.
+        """
+        if snapshot is None and MAIN not in self.refs:
+            raise NotFound(f"{self} has no snapshot yet, so there is nothing to lease")
+        if not isinstance(snapshot, int):
+            snapshot = self.snapshot(MAIN if snapshot is None else snapshot).snapshot_id
+        return self._holds.lease(self.identifier, snapshot, ttl_s=ttl_s, holder=holder)
+
+    def intent(
+        self, prefix: str, *, ttl_s: float = INTENT_TTL_S, holder: str | None = None
+    ) -> Intent:
+        """Hold a folder in a `with` block, so that no file in it is deleted before its commit.
+
+        `prefix` is a new folder below the table's folder of data, which no other write uses.
+        """
+        return self._holds.intent(self.identifier, prefix, ttl_s=ttl_s, holder=holder)
+
+    @property
+    def _holds(self) -> Holds:
+        if self.holds is None:
+            raise BadRequest(f"{self} was not loaded by a client, so nothing can be held")
+        return self.holds
 
     # --- changes -------------------------------------------------------------------------------
 

@@ -29,6 +29,8 @@ IdentifierName: TypeAlias = "str | tuple[str, ...] | Identifier"
 
 PAGE_SIZE: Final = 1_000
 NAMESPACE_SEPARATOR: Final = "\x1f"
+OWN_ROUTES: Final = "/frazil/v1/"
+"""Where the routes begin that the REST specification does not know."""
 
 
 class CatalogConfig(msgspec.Struct, frozen=True, rename="kebab"):
@@ -116,9 +118,12 @@ class Calls:
         """Send a POST that changes nothing; without `waits`, fail at once if the server is away."""
         return self._read(Request("POST", self.path(path), body, headers or {}), waits=waits)
 
-    def cancel(self, path: str) -> None:
+    def cancel(
+        self, path: str, query: Mapping[str, str] | None = None, *, waits: bool = True
+    ) -> None:
         """Send a DELETE that is safe to repeat."""
-        self._read(Request("DELETE", self.path(path)), missing_is_answer=True)
+        request = Request("DELETE", self.path(path), query=query or {})
+        self._read(request, missing_is_answer=True, waits=waits)
 
     def exists(self, path: str) -> bool:
         answer = self._read(Request("HEAD", self.path(path)), missing_is_answer=True)
@@ -161,7 +166,9 @@ class Calls:
         return RetryBudget(self._retry or RetryPolicy.of(properties), self.clock)
 
     def path(self, path: str) -> str:
-        """Return the path with the catalog's prefix."""
+        """Return the path with the catalog's prefix, which Frazil's own routes do not have."""
+        if path.startswith(OWN_ROUTES):
+            return path
         prefix = self._configured_prefix
         return f"{self.config.prefix if prefix is None else f'{prefix}/' if prefix else ''}{path}"
 
@@ -259,7 +266,8 @@ def namespace_path(namespace: Namespace) -> str:
 
 def _names_of(path: str) -> tuple[Namespace, str, str]:
     """Return the namespace in a path, `tables` or `views`, and the name; empty if it has none."""
-    first, namespace, kind, name, *_ = [*path.split("/"), "", "", ""]
+    parts = path.removeprefix(OWN_ROUTES).split("/")
+    first, namespace, kind, name, *_ = [*parts, "", "", ""]
     if first != "namespaces" or not namespace:
         return (), "", ""
     return tuple(unquote(namespace).split(NAMESPACE_SEPARATOR)), kind, unquote(name)
@@ -276,6 +284,10 @@ def tables_path(namespace: Namespace) -> str:
 
 def table_path(identifier: Identifier) -> str:
     return f"{tables_path(identifier.namespace)}/{quote(identifier.name, safe='')}"
+
+
+def own_table_path(identifier: Identifier) -> str:
+    return f"{OWN_ROUTES}{table_path(identifier)}"
 
 
 def views_path(namespace: Namespace) -> str:

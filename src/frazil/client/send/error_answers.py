@@ -3,7 +3,8 @@
 FrazilError
 ├── … errors of the server: see `frazil.wire.errors`
 ├── CommitStateUnknown     the request was sent and its outcome is unknown: delete nothing
-└── CatalogUnreachable     the request was never sent, so nothing has happened
+├── CatalogUnreachable     the request was never sent, so nothing has happened
+└── LeaseLost              a lease or intent has ended although it was still needed
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import msgspec
 from frazil.client.send.http_transport import Answer
 from frazil.client.send.outages import retry_after_s
 from frazil.wire import errors
-from frazil.wire.errors import FrazilError, ServiceUnavailable, ValidationError
+from frazil.wire.errors import FrazilError, NotFound, ServiceUnavailable, ValidationError
 
 _MAX_MESSAGE_BYTES: Final = 300
 
@@ -28,6 +29,10 @@ class CatalogUnreachable(FrazilError):
     status = 503
     type = "ServiceUnavailableException"
     retryable = True
+
+
+class LeaseLost(NotFound):
+    """A lease or an intent has ended although it was still needed."""
 
 
 def error_of(answer: Answer) -> FrazilError:

@@ -27,7 +27,7 @@ _NOT_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HT
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request. The path is percent-encoded and starts after `/v1/`."""
+    """One request. The path is percent-encoded and starts after `/v1/`, or with `/`."""
 
     method: str
     path: str
@@ -124,6 +124,11 @@ class HttpTransport:
         self._pool_lock = threading.Lock()
         self._scheme = SchemeCheck()
 
+    def _url(self, path: str) -> str:
+        if path.startswith("/"):
+            return f"{self._base.removesuffix('/v1/')}{path}"
+        return f"{self._base}{path}"
+
     def send(self, request: Request) -> Answer:
         from urllib.parse import urlencode
 
@@ -139,7 +144,7 @@ class HttpTransport:
         try:
             answer = self._open().request(
                 request.method,
-                f"{self._base}{request.path}{query}",
+                f"{self._url(request.path)}{query}",
                 body=body,
                 headers=headers,
                 redirect=False,
