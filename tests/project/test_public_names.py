@@ -49,7 +49,12 @@ PUBLIC = {
         "year",
     ],
     "frazil.client": [],
-    "frazil.maintenance": ["RewriteResult", "rewrite_data_files"],
+    "frazil.maintenance": [
+        "ConversionResult",
+        "RewriteResult",
+        "convert_equality_deletes",
+        "rewrite_data_files",
+    ],
     "frazil.pyiceberg": [
         "DuplicateFilesError",
         "FrazilCatalog",

@@ -262,6 +262,7 @@ class FileVerbs(ABC, Generic[R]):
         add_deletes: Iterable[AddedDeleteFile] = (),
         data_sequence_number: int | None = None,
         deletes_seen_at: int | None = None,
+        required_data_files: Iterable[str] = (),
         rebase_deletion_vectors: bool = False,
         **options: Unpack[CheckOptions],
     ) -> R:
@@ -269,11 +270,19 @@ class FileVerbs(ABC, Generic[R]):
 
         `deletes_seen_at` is the snapshot up to which `add_deletes` carry the deletes of the
         replaced files over to the added ones, by default the base.
+        `required_data_files` are not replaced, but only a DELETE may have removed them.
         `rebase_deletion_vectors` is as in `row_delta`, for vectors of files that are not replaced.
         The clauses are those of Java's BaseRewriteFiles, which apply at every isolation level.
         """
         table = self._base()
         paths, removed_deletes = _paths(remove_data), tuple(remove_deletes)
+        clauses = list(_removal_clauses(paths, removed_deletes, deletes_seen_at))
+        required = tuple(required_data_files)
+        if required:
+            allowed: tuple[RemoveOperation, ...] = ("DELETE",)
+            clauses.append(
+                RequiredDataFiles(file_paths=required, allowed_remove_operations=allowed)
+            )
         update = Replace(
             add_data_files=_read(table, add_data),
             add_delete_files=tuple(add_deletes),
@@ -281,9 +290,7 @@ class FileVerbs(ABC, Generic[R]):
             remove_delete_files=_delete_files(NamedDeleteFile, removed_deletes),
             data_sequence_number=data_sequence_number,
             rebase_deletion_vectors=rebase_deletion_vectors,
-            **_validated_fields(
-                table, _removal_clauses(paths, removed_deletes, deletes_seen_at), options
-            ),
+            **_validated_fields(table, clauses, options),
         )
         return self._declare(update, options)
 

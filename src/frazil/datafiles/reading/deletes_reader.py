@@ -38,6 +38,7 @@ _CACHED_FILES: Final = 8
 """Delete files of a partition apply to many data files, so the last ones read are cached."""
 
 Mask = npt.NDArray[np.bool_]
+Numbers = npt.NDArray[np.int64]
 
 
 # --- by position ----------------------------------------------------------------------------------
@@ -135,14 +136,20 @@ class KeySet:
             numbers = numbers * len(values) + _codes(column, values)
             prefixes, numbers = np.unique(numbers, return_inverse=True)
             self._columns.append((values, prefixes))
+        self.numbers: Numbers = numbers
+        """The number of each key that was given; equal keys have the same."""
 
     def contains(self, columns: Sequence[pa.Array]) -> Mask:
         """Return which rows are keys."""
+        return self.find(columns) >= 0
+
+    def find(self, columns: Sequence[pa.Array]) -> Numbers:
+        """Return the number of the key that each row is, or -1."""
         is_key = np.ones(len(columns[0]), dtype=np.bool_)
         numbers = np.zeros(len(columns[0]), dtype=np.int64)
         for (values, prefixes), column in zip(self._columns, columns, strict=True):
             if not len(prefixes):
-                return np.zeros_like(is_key)
+                return np.full(len(is_key), -1)
             codes = _codes(column, values)
             is_key &= codes >= 0
             numbers = numbers * len(values) + codes
@@ -150,7 +157,7 @@ class KeySet:
             indexes = np.minimum(indexes, len(prefixes) - 1)
             is_key &= prefixes[indexes] == numbers
             numbers = indexes
-        return is_key
+        return np.where(is_key, numbers, -1)
 
 
 def _codes(column: pa.Array, values: pa.Array) -> npt.NDArray[np.int64]:
@@ -171,7 +178,7 @@ class EqualityDeletes:
 
     def deletes(self, batch: pa.RecordBatch) -> Mask:
         """Return which rows are deleted; the batch has the columns of `schema`."""
-        columns = _leaves(batch, self.schema, self.field_ids)
+        columns = compared_columns(batch, self.schema, self.field_ids)
         deleted = np.zeros(batch.num_rows, dtype=np.bool_)
         for keys in self.keys:
             deleted |= keys.contains(columns)
@@ -187,7 +194,7 @@ def equality_deletes(
         by_ids.setdefault(tuple(sorted(file.equality_ids or ())), []).append(file)
     groups = []
     for field_ids, files in by_ids.items():
-        schema = _schema_of(table, field_ids, files[0].file_path)
+        schema = compared_schema(table, field_ids, files[0].file_path)
         # A schema may have defaults that cannot be hashed, so its text is the key of the cache.
         text = msgspec.json.encode(struct_to_json(schema))
         keys = tuple(_cached_keys(file, text, field_ids, storage) for file in files)
@@ -199,8 +206,15 @@ def equality_deletes(
 def _cached_keys(
     file: PlannedDeleteFile, schema_json: bytes, field_ids: tuple[int, ...], storage: Storage
 ) -> KeySet:
-    _check_format(file)
     schema = parse_struct(msgspec.json.decode(schema_json), "schema")
+    return KeySet(read_keys(file, schema, field_ids, storage))
+
+
+def read_keys(
+    file: PlannedDeleteFile, schema: StructType, field_ids: Sequence[int], storage: Storage
+) -> list[pa.Array]:
+    """Read the keys of a file of equality deletes: one column for each field."""
+    _check_format(file)
     target = arrow_schema(schema)
     with storage.open_input(file.file_path) as source:
         parquet = pq.ParquetFile(source)
@@ -210,13 +224,14 @@ def _cached_keys(
     columns = [
         pa.concat_arrays(chunks)
         for chunks in zip(
-            *(_leaves(batch, schema, field_ids) for batch in rows.to_batches()), strict=True
+            *(compared_columns(batch, schema, field_ids) for batch in rows.to_batches()),
+            strict=True,
         )
     ]
-    return KeySet(columns or [pa.nulls(0) for _ in field_ids])
+    return columns or [pa.nulls(0) for _ in field_ids]
 
 
-def _schema_of(table: PortableTable, field_ids: Sequence[int], path: str) -> StructType:
+def compared_schema(table: PortableTable, field_ids: Sequence[int], path: str) -> StructType:
     """Return the top-level columns that contain the fields; some may have been dropped since."""
     schemas = [table.schema]
     schemas += [parse_struct(json, "schema") for json in reversed(table.metadata["schemas"])]
@@ -240,7 +255,10 @@ def _contains(field: NestedField, field_id: int) -> bool:
     )
 
 
-def _leaves(batch: pa.RecordBatch, schema: StructType, field_ids: Sequence[int]) -> list[pa.Array]:
+def compared_columns(
+    batch: pa.RecordBatch, schema: StructType, field_ids: Sequence[int]
+) -> list[pa.Array]:
+    """Return the compared fields of a batch with the columns of `schema`."""
     leaves = {}
     for field in schema.fields:
         for field_id in field_ids:
