@@ -247,6 +247,22 @@ def test_list_follows_no_symlink(tmp_path: Path) -> None:
     assert found == [f"{tmp_path}/table/data/file"]
 
 
+def test_a_folder_is_read_while_its_files_are_listed(tmp_path: Path) -> None:
+    """A folder may have millions of files, so its entries are not collected first."""
+
+    def open_folders() -> list[str]:
+        folder = Path("/proc/self/fd")
+        return [os.readlink(fd) for fd in folder.iterdir() if fd.is_symlink()]
+
+    for name in "abc":
+        (tmp_path / name).touch()
+    listing = LocalStore().list(str(tmp_path))
+    next(listing)
+    assert str(tmp_path) in open_folders()
+    assert len(list(listing)) == 2
+    assert str(tmp_path) not in open_folders()
+
+
 def test_listed_locations_begin_as_the_prefix_is_written(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"")
 

@@ -146,14 +146,13 @@ class LocalStore(Store):
         while folders:
             below = folders.pop()
             with _translated("list", f"{text}{below}"):
-                entries = _scan(f"{root.rstrip('/')}{below}/")
-            for name, info in entries:
-                if stat.S_ISDIR(info.st_mode):
-                    folders.append(f"{below}/{name}")
-                elif stat.S_ISREG(info.st_mode):
-                    yield ObjectInfo(
-                        f"{text}{below}/{name}", info.st_size, info.st_mtime_ns // 1_000_000
-                    )
+                for name, info in _scan(f"{root.rstrip('/')}{below}/"):
+                    if stat.S_ISDIR(info.st_mode):
+                        folders.append(f"{below}/{name}")
+                    elif stat.S_ISREG(info.st_mode):
+                        yield ObjectInfo(
+                            f"{text}{below}/{name}", info.st_size, info.st_mtime_ns // 1_000_000
+                        )
 
     def delete(self, locations: Iterable[str]) -> None:
         """Delete as many as possible, then raise the first error.
@@ -370,20 +369,20 @@ def _read_at(fd: int, offset: int, length: int) -> bytes:
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _scan(folder: str) -> list[tuple[str, os.stat_result]]:
-    """Return the entries of a folder; none if the folder does not exist."""
-    listed: list[tuple[str, os.stat_result]] = []
+def _scan(folder: str) -> Iterator[tuple[str, os.stat_result]]:
+    """Yield the entries of a folder; none if the folder does not exist. They are not collected,
+    because a folder may have millions."""
     try:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if not _is_text(entry.name):
-                    continue
-                # Skip a file that was deleted since the folder was read.
-                with suppress(FileNotFoundError):
-                    listed.append((entry.name, entry.stat(follow_symlinks=False)))
+        entries = os.scandir(folder)
     except (FileNotFoundError, NotADirectoryError):
-        return []
-    return listed
+        return
+    with entries:
+        for entry in entries:
+            if not _is_text(entry.name):
+                continue
+            # Skip a file that was deleted since the folder was read.
+            with suppress(FileNotFoundError):
+                yield entry.name, entry.stat(follow_symlinks=False)
 
 
 def _is_text(name: str) -> bool:
