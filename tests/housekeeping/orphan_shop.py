@@ -10,13 +10,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from frazil.commit.catalog.operations import Catalog
 from frazil.commit.snapshot.table_locations import TableLocations
 from frazil.db.housekeeping_rows import doomed_files
 from frazil.db.rows import Database
+from frazil.housekeeping.file_lists import ListedFile
 from frazil.housekeeping.orphan_files import remove_orphan_files
 from frazil.housekeeping.orphan_options import OrphanFilesResult, OrphanOptions
-from frazil.housekeeping.orphan_reachability import ListedFile, OrphanParts
+from frazil.housekeeping.orphan_reachability import OrphanParts
 from frazil.housekeeping.reachability import Watch
 from frazil.read.metadata_cache import MetadataCache
 from frazil.store.locations import AllowedLocations
@@ -34,12 +37,14 @@ class WatchedStore(Store):
         self._store = store
         self.during_list: Callable[[], object] = lambda: None
         self.before_list: Callable[[], object] = lambda: None
+        self.listing: Iterable[ObjectInfo] | None = None
+        """What every listing shows, if it is not the store's own."""
         self.rename_listed: Callable[[str], str] = lambda path: path
         self.listed = 0
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         self.before_list()
-        listing = self._store.list(prefix)
+        listing = self._store.list(prefix) if self.listing is None else self.listing
         for number, info in enumerate(listing):
             if number == 1:
                 self.during_list()
@@ -142,21 +147,33 @@ class Shop:
         dry_run: bool = False,
         watch: Watch | None = None,
         file_list: Iterable[ListedFile] | None = None,
+        stored_list: str | None = None,
         catalog_files: tuple[str, ...] = (),
         **options: Any,
     ) -> OrphanFilesResult:
         """Search for files of any age."""
         soon_ms = time.time_ns() // 1_000_000 + HOUR_MS
         options = {"older_than_ms": soon_ms, "allow_recent_files": True, **options}
+        if file_list is not None:
+            stored_list = self.stored(file_list, table)
+        options["file_list"] = stored_list
         return remove_orphan_files(
             replace(self.parts, catalog_files=catalog_files),
             name(table),
             OrphanOptions(**options),
             dry_run=dry_run,
-            file_list=file_list,
             quarantine_ms=QUARANTINE_MS,
             watch=watch or Watch(),
         )
+
+    def stored(self, files: Iterable[ListedFile], table: str = "t") -> str:
+        """Store a list of files as clients do; return its folder."""
+        folder = f"{self.location(table)}/data/list-{uuid.uuid4()}"
+        lines = [msgspec.json.encode(file) for file in files]
+        for start in range(0, len(lines), 4000):
+            content = b"\n".join(lines[start : start + 4000])
+            self.store.put_new(f"{folder}/{start:08}.jsonl", [content])
+        return folder
 
     def found(self, table: str = "t", **options: Any) -> set[str]:
         """Return the orphans of a dry run."""

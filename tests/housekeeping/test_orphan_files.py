@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from frazil.db.housekeeping_rows import DeletionState, doomed_file, doomed_files
+from frazil.housekeeping.file_lists import ListedFile
 from frazil.housekeeping.orphan_options import MAX_LOCATIONS, OrphanOptions
-from frazil.housekeeping.orphan_reachability import BATCH, ListedFile
+from frazil.housekeeping.orphan_reachability import BATCH
 from frazil.housekeeping.reachability import Stopped, Watch
+from frazil.store.object_store import ObjectInfo
 from frazil.wire.errors import BadRequest, NoSuchTable, ValidationError
 from tests.housekeeping.orphan_shop import HOUR_MS, QUARANTINE_MS, Shop
 
@@ -257,12 +261,31 @@ def test_a_list_of_files_replaces_the_listing(any_shop: Shop) -> None:
     live = shop.append(2)
     orphan = shop.orphan()
     shop.orphan()
-    shop.store.listed = 0
     files = [ListedFile(path, 1, 10) for path in (orphan, *live, f"{location}x/a", "/etc/passwd")]
     result = shop.search(file_list=files)
     assert shop.recorded() == {orphan}
     assert (result.listed_files_count, result.skipped_files_count) == (5, 2)
-    assert shop.store.listed == 0
+
+
+@pytest.mark.parametrize(
+    "content", [b"x", b'["a"]', b'["a", "b"]', b"[1, 2]", b'{"path": "a"}', b'["a", 1.5]']
+)
+def test_a_malformed_list_of_files_is_refused(shop: Shop, content: bytes) -> None:
+    location = shop.create()
+    orphan = shop.orphan()
+    good = msgspec.json.encode(ListedFile(orphan, 1))
+    shop.store.put_new(f"{location}/data/list/0.jsonl", [good + b"\n" + content])
+    with pytest.raises(BadRequest, match=r"line 2 of .*0\.jsonl"):
+        shop.search(stored_list=f"{location}/data/list")
+    assert not shop.recorded()
+
+
+def test_a_list_of_files_lies_in_the_table(shop: Shop) -> None:
+    location = shop.create()
+    with pytest.raises(BadRequest, match=r"options\.file_list.*outside"):
+        shop.search(stored_list=f"{location}x/list")
+    with pytest.raises(BadRequest, match=r"options\.file_list: there are no files"):
+        shop.search(stored_list=f"{location}/data/list")
 
 
 class CountedPath(str):
@@ -282,9 +305,10 @@ class CountedPath(str):
 def test_a_listing_is_never_held_in_memory_as_a_whole(shop: Shop) -> None:
     location = shop.create()
     shop.append()
-    paths = (CountedPath(f"{location}/data/{number}.parquet") for number in range(10 * BATCH))
-    result = shop.search(file_list=(ListedFile(path, 2**62, 1) for path in paths))
-    assert (result.recent_files_count, result.listed_bytes) == (10 * BATCH, 10 * BATCH)
+    paths = (CountedPath(f"{location}/data/{number}.parquet") for number in range(5 * BATCH))
+    recent = (ObjectInfo(path, 1, 2**62) for path in paths)
+    shop.store.listing = chain(list(shop.store.list(location)), recent)
+    assert shop.search().recent_files_count == 5 * BATCH
     assert CountedPath.most <= 3 * BATCH
 
 

@@ -11,9 +11,9 @@ import fastavro
 import pytest
 
 from frazil.db.base import CreateRelation, DropRelation, Kind, Relation
+from frazil.housekeeping.file_lists import ListedFile
 from frazil.housekeeping.orphan_guards import FEW_FILES, files_of_catalog
 from frazil.housekeeping.orphan_options import OrphanOptions, PrefixMismatchMode
-from frazil.housekeeping.orphan_reachability import ListedFile
 from frazil.wire.errors import BadRequest, Conflict, ValidationError
 from frazil.wire.maintenance_operations import OPERATIONS, REMOVE_ORPHAN_FILES, check_options
 from tests.commit.requests import name

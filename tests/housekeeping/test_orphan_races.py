@@ -10,7 +10,8 @@ from frazil.db.base import Transaction
 from frazil.db.housekeeping_changes import RecordExpired, RecordPurge
 from frazil.db.housekeeping_rows import database_now_ms
 from frazil.db.sql import Statements
-from frazil.housekeeping.orphan_reachability import BATCH, ListedFile
+from frazil.housekeeping.file_lists import ListedFile
+from frazil.housekeeping.orphan_reachability import BATCH
 from frazil.housekeeping.reachability import Watch
 from frazil.wire.errors import NoSuchTable, ValidationError
 from tests.housekeeping.orphan_shop import HOUR_MS, Shop

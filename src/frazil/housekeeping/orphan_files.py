@@ -16,7 +16,7 @@ over.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
@@ -24,9 +24,10 @@ from frazil.db.base import Kind
 from frazil.db.housekeeping_rows import DeletionState, database_now_ms, doomed_parameters
 from frazil.db.rows import Database
 from frazil.db.sql import Statements
-from frazil.housekeeping.orphan_guards import check_gc_enabled, checked_place
+from frazil.housekeeping.file_lists import ListedFile, stored_file_list
+from frazil.housekeeping.orphan_guards import Place, check_gc_enabled, checked_place
 from frazil.housekeeping.orphan_options import MAX_LOCATIONS, OrphanFilesResult, OrphanOptions
-from frazil.housekeeping.orphan_reachability import ListedFile, Needed, NotingReader, OrphanParts
+from frazil.housekeeping.orphan_reachability import Needed, NotingReader, OrphanParts
 from frazil.housekeeping.orphan_search import HiddenPaths, OrphanSearch, OrphanSpool, list_files
 from frazil.housekeeping.reachability import UNWATCHED, Watch
 from frazil.values.path_keys import is_below
@@ -42,36 +43,33 @@ def remove_orphan_files(
     options: OrphanOptions,
     *,
     dry_run: bool = False,
-    file_list: Iterable[ListedFile] | None = None,
     quarantine_ms: int,
     watch: Watch = UNWATCHED,
 ) -> OrphanFilesResult:
     """Record the orphan files of a table, or only return them.
 
-    `file_list` is a listing that the caller has made. Raises BadRequest, ValidationError or
-    Conflict if the search must not run or its result cannot be right; then nothing is recorded.
+    Raises BadRequest, ValidationError or Conflict if the search must not run or its result cannot
+    be right; then nothing is recorded.
     """
     row = parts.database.relation(identifier)
     if row is None or row.kind is not Kind.TABLE:
         raise NoSuchTable(f"Table does not exist: {identifier}")
     metadata = parts.metadata.table(row.metadata_location).metadata
     check_gc_enabled(metadata)
-    place = checked_place(
-        metadata,
-        row.uuid,
-        options.location,
-        parts.locations,
-        parts.database,
-        parts.catalog_files,
-    )
+    own = checked_place(metadata, row.uuid, parts.locations, parts.database, parts.catalog_files)
+    place = own if options.location is None else Place((own.inside(options.location, "location"),))
     older_than_ms = options.cutoff_ms(database_now_ms(parts.database), dry_run=dry_run)
     reader = NotingReader(parts, options, place)
     needed = Needed(parts, row, place, reader, watch)
     hidden = HiddenPaths(metadata)
     search = OrphanSearch(options, older_than_ms, reader, needed, hidden, watch)
     with OrphanSpool() as orphans:
-        search.run(list_files(parts.store, place) if file_list is None else file_list, orphans)
-        refusal = search.check(is_whole=file_list is None, dry_run=dry_run)
+        if options.file_list is None:
+            search.run(list_files(parts.store, place), orphans)
+        else:
+            folder = own.inside(options.file_list, "file_list")
+            search.run(stored_file_list(parts.store, str(folder)), orphans)
+        refusal = search.check(is_whole=options.file_list is None, dry_run=dry_run)
         record = _Record(parts.database, needed, quarantine_ms, dry_run)
         for batch in orphans.batches():
             record.add(batch)

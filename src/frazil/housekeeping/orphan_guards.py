@@ -46,9 +46,19 @@ def files_of_catalog(database: Database, folders: Sequence[str]) -> tuple[str, .
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where to search: folders of one table, none inside another."""
+    """Folders of one table, none inside another."""
 
     roots: tuple[Location, ...]
+
+    def inside(self, location: str, option: str) -> Location:
+        """Return the location. Raises BadRequest if it is not in this place."""
+        wanted = canonical_location(location, f"options.{option}")
+        if not any(is_within(wanted, root) for root in self.roots):
+            raise BadRequest(
+                f"options.{option}: {location!r} is outside the table's own location "
+                f"{self.roots[0]}"
+            )
+        return wanted
 
     def keys(self, keys: PathKeys) -> tuple[PathKey, ...]:
         return tuple(keys.of_folder(str(root)) for root in self.roots)
@@ -57,27 +67,18 @@ class Place:
 def checked_place(
     metadata: TableMetadata,
     uuid: str,
-    location: str | None,
     locations: TableLocations,
     database: Database,
     catalog_files: Sequence[str],
 ) -> Place:
-    """Return where to search. Raises if the place is not this table's alone."""
+    """Return the table's own locations. Raises if they are not this table's alone."""
     own = [canonical_location(text) for text in locations.owned(metadata)]
     roots = _outermost(own)
     for root in roots:
         _refuse_other_tables(root, uuid, database)
         _refuse_files_of_catalog(root, catalog_files)
         _refuse_metadata_of_others(root, metadata.location, uuid, database)
-    if location is None:
-        return Place(roots)
-    wanted = canonical_location(location, "options.location")
-    if not any(is_within(wanted, root) for root in roots):
-        raise BadRequest(
-            f"options.location: {location!r} is outside the table's own locations, of which the "
-            f"first is {roots[0]}: files elsewhere are never deleted"
-        )
-    return Place((wanted,))
+    return Place(roots)
 
 
 def _outermost(own: Sequence[Location]) -> tuple[Location, ...]:

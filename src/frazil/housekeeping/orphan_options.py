@@ -43,6 +43,8 @@ class OrphanOptions:
     equal_schemes: Mapping[str, str] = field(default_factory=dict)
     equal_authorities: Mapping[str, str] = field(default_factory=dict)
     prefix_mismatch_mode: PrefixMismatchMode = PrefixMismatchMode.ERROR
+    file_list: str | None = None
+    """A folder inside the table's location with a listing that the caller has stored."""
     max_orphan_share: float = DEFAULT_MAX_SHARE
     """Refuse if more than this share of the files, or of their bytes, are orphans."""
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from frazil.db.housekeeping_rows import (
 from frazil.db.rows import Database
 from frazil.db.sql import Fetch
 from frazil.format.metadata.snapshots import parse_snapshot
+from frazil.housekeeping.file_lists import ListedFile
 from frazil.housekeeping.orphan_guards import Place, check_gc_enabled, purged_tables_in
 from frazil.housekeeping.orphan_options import OrphanOptions
 from frazil.housekeeping.path_hashes import Hashes, HashSet, path_hashes
@@ -35,14 +36,6 @@ BATCH: Final = 5_000
 
 _EVER_MS: Final = 2**62
 _NO_LIMIT: Final = 2**62
-
-
-class ListedFile(NamedTuple):
-    """A file of a listing. A file of unknown age is kept."""
-
-    path: str
-    modified_ms: int | None
-    size_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

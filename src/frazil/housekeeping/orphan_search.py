@@ -11,9 +11,10 @@ import msgspec
 import numpy as np
 
 from frazil.format.metadata.table_metadata import TableMetadata
+from frazil.housekeeping.file_lists import ListedFile
 from frazil.housekeeping.orphan_guards import Counts, Place, check_all_seen, share_refusal
 from frazil.housekeeping.orphan_options import OrphanOptions, PrefixMismatchMode
-from frazil.housekeeping.orphan_reachability import BATCH, ListedFile, Needed, NotingReader
+from frazil.housekeeping.orphan_reachability import BATCH, Needed, NotingReader
 from frazil.housekeeping.reachability import Watch
 from frazil.store.locations import parse_location
 from frazil.store.object_store import Store

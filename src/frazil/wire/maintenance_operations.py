@@ -169,6 +169,7 @@ OPERATIONS: Final[Mapping[str, MaintenanceOperation]] = {
                 "equal_schemes": equal_names,
                 "equal_authorities": equal_names,
                 "prefix_mismatch_mode": one_of("ERROR", "IGNORE", "DELETE"),
+                "file_list": any_text,
                 "max_orphan_share": ratio,
                 "allow_recent_files": flag,
             },
