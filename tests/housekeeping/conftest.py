@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import pytest
+
+from frazil.db.connect import connect
+from tests.commit.finegrained.conftest import fast_folder
+from tests.commit.finegrained.world import World, opened_world
 from tests.db.conftest import (
     database,
     database_url,
@@ -22,3 +29,20 @@ __all__ = [
     "shop",
     "sqlite_url",
 ]
+
+
+@pytest.fixture(
+    scope="session", params=["sqlite", pytest.param("postgres", marks=pytest.mark.process)]
+)
+def shared_world(request: pytest.FixtureRequest) -> Iterator[World]:
+    """Open one catalog on each database for all tests; each test has its own tables."""
+    with fast_folder() as folder:
+        (folder / "warehouse").mkdir()
+        url = f"sqlite:///{folder}/catalog.db"
+        if request.param == "postgres":
+            url = request.getfixturevalue("postgres_server").create_database()
+        database = connect(url)
+        database.migrate()
+        with opened_world(database, folder / "warehouse") as world:
+            yield world
+        database.close()

@@ -8,7 +8,7 @@ from frazil.client.catalog_config import CLIENT_VARIABLES
 from frazil.maintenance.rewrite_options import LOCAL_MAX_BYTES_OPTION
 from frazil.settings import all_settings
 from frazil.wire import errors
-from frazil.wire.frazil_properties import CATALOG_PROPERTIES, TABLE_PROPERTIES
+from frazil.wire.frazil_properties import CATALOG_PROPERTIES, TABLE_PROPERTIES, WHOLE_NUMBERS
 from scripts.java import ROOT
 
 SETTINGS = (ROOT / "docs" / "settings.md").read_text().partition("\n## Client side\n")[0]
@@ -67,7 +67,8 @@ def test_the_documents_name_the_properties_that_exist() -> None:
     # Every property has a hyphen, and no module has one. SQLite puts files beside `frazil.db`.
     names = r"(?<![\w./-])frazil\.(?!db-)[a-z.]*[a-z]-[a-z.-]*[a-z]"
     named = {name for page in pages for name in re.findall(names, page.read_text())}
-    assert named == {*TABLE_PROPERTIES, *CATALOG_PROPERTIES, LOCAL_MAX_BYTES_OPTION}
+    own = {*TABLE_PROPERTIES, *WHOLE_NUMBERS, *CATALOG_PROPERTIES}
+    assert named == {*own, LOCAL_MAX_BYTES_OPTION}
 
 
 def test_every_variable_of_the_clients_is_documented_once() -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from frazil.commit.snapshot.table_locations import TableLocations
+from frazil.format.metadata.table_metadata import TableMetadata
+
 _MAX_FOLDERS: Final = 100_000
 _REWRITTEN: Final = frozenset("%?#\\")
 
@@ -28,3 +31,8 @@ class OwnFiles:
                 self._folders.clear()
             known = self._folders[folder] = self._belongs(folder)
         return known
+
+
+def own_files_of(locations: TableLocations, metadata: TableMetadata) -> OwnFiles:
+    """Return the check for the files of a table."""
+    return OwnFiles(lambda path: locations.belongs_to(metadata, path))

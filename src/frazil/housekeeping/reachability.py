@@ -33,6 +33,7 @@ from frazil.format.manifest.named_files import (
 from frazil.format.metadata.snapshots import Snapshot
 from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.housekeeping.path_hashes import Hashes, HashSet, path_hashes, selected
+from frazil.housekeeping.server_operations import JobCancelled, ServerTools
 from frazil.store.object_store import ObjectMissing, ObjectReader, ObjectTooLarge
 from frazil.values.path_keys import PathKeys
 from frazil.wire.errors import FrazilError, ValidationError
@@ -52,6 +53,8 @@ _MAX_KNOWN: Final = 200_000
 class FileKind(StrEnum):
     """What a file is to its table, in the order of deletion."""
 
+    UNKNOWN = "unknown"
+    """Nothing has ever named it."""
     DATA = "data"
     POSITION_DELETES = "position-deletes"
     EQUALITY_DELETES = "equality-deletes"
@@ -97,7 +100,7 @@ class Unreadable(Exception):
     """A list or manifest that is missing, broken, encrypted, or not allowed to be read."""
 
 
-class Stopped(Exception):
+class Stopped(JobCancelled):
     """Somebody has cancelled the work. What is done stays done."""
 
 
@@ -199,6 +202,10 @@ def _entries(location: str, content: bytes) -> Iterator[NamedFiles]:
         raise Unreadable(f"{location} cannot be read: {error}") from None
 
 
+def tree_reader(tools: ServerTools) -> TreeReader:
+    return TreeReader(tools.store, tools.catalog.locations.check_readable)
+
+
 class KeptFiles:
     """The files that are kept. Manifests are read only when their files are asked for.
 
@@ -253,6 +260,10 @@ class KeptFiles:
     def add_paths(self, paths: Sequence[str]) -> None:
         """Keep files that lead to no others."""
         self._files.add(self._reader.hashes(paths))
+
+    def hashes(self, paths: Iterable[str]) -> Hashes:
+        """Return a hash of each path, for the questions below."""
+        return self._reader.hashes(paths)
 
     def has_named(self, hashes: Hashes) -> NDArray[np.bool_]:
         """Return which of these files are kept, if they are none that manifests name."""

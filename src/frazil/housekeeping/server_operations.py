@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Final, TypeAlias
 from uuid import uuid4
 
@@ -17,7 +18,12 @@ from frazil.commit.pipeline.pending_requests import Context
 from frazil.wire.errors import NoSuchTable
 from frazil.wire.file_actions import MAIN
 from frazil.wire.identifiers import Identifier
-from frazil.wire.maintenance_operations import REMOVE_DANGLING_DELETES, REWRITE_MANIFESTS
+from frazil.wire.maintenance_operations import (
+    DELETE_UNREACHABLE_FILES,
+    EXPIRE_SNAPSHOTS,
+    REMOVE_DANGLING_DELETES,
+    REWRITE_MANIFESTS,
+)
 
 if TYPE_CHECKING:
     from frazil.commit.catalog.operations import Catalog
@@ -93,7 +99,19 @@ def remove_dangling_deletes(tools: ServerTools, run: JobRun) -> RemovedDanglingD
     )
 
 
+def _later(module: str, function: str) -> ServerOperation:
+    """Return an operation whose module imports this one."""
+
+    def run(tools: ServerTools, job: JobRun) -> Struct:
+        operation: ServerOperation = getattr(import_module(module), function)
+        return operation(tools, job)
+
+    return run
+
+
 SERVER_OPERATIONS: Final[dict[str, ServerOperation]] = {
+    EXPIRE_SNAPSHOTS: _later("frazil.housekeeping.expiration", "expire_snapshots"),
+    DELETE_UNREACHABLE_FILES: _later("frazil.housekeeping.sweep", "delete_unreachable_files"),
     REWRITE_MANIFESTS: rewrite_manifests,
     REMOVE_DANGLING_DELETES: remove_dangling_deletes,
 }

@@ -20,6 +20,7 @@ REJECT_DUPLICATES: Final = "frazil.commit.reject-duplicate-files"
 IGNORE_MISSING: Final = "frazil.commit.ignore-missing-removals"
 REBASE_APPENDS: Final = "frazil.commit.rebase-appends"
 SCAN_PLANNING: Final = "frazil.scan-planning-mode"
+QUARANTINE: Final = "frazil.gc.quarantine-ms"
 REQUEST_TIMEOUT: Final = "frazil.request-timeout-s"
 OUTAGE_TIMEOUT: Final = "frazil.outage-timeout-s"
 
@@ -50,6 +51,11 @@ TABLE_PROPERTIES: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """The values of each property of a table. Booleans may be written in any case."""
 
+WHOLE_NUMBERS: Final[Mapping[str, int]] = {QUARANTINE: 3 * 24 * 3_600_000}
+"""The defaults of the properties of a table that are whole numbers and not negative."""
+
+_MAX_DIGITS: Final = 15
+
 CATALOG_PROPERTIES: Final = (REQUEST_TIMEOUT, OUTAGE_TIMEOUT)
 """The properties of a FrazilCatalog in PyIceberg's configuration."""
 
@@ -57,12 +63,34 @@ CATALOG_PROPERTIES: Final = (REQUEST_TIMEOUT, OUTAGE_TIMEOUT)
 def check_table_properties(new: Mapping[str, str], old: Mapping[str, str]) -> None:
     """Refuse unknown names and values, unless the table already has the same property."""
     for name, value in _changed(new, old):
+        if name in WHOLE_NUMBERS:
+            _check_whole_number(name, value)
+            continue
         values = TABLE_PROPERTIES.get(name)
         if values is None:
             raise BadRequest(f"properties.{name}: {_not_a_property('table', name)}")
         comparable = value.lower() if values is _BOOLEAN else value
         if comparable not in values:
             raise BadRequest(f"properties.{name}: {value!r} is not one of {', '.join(values)}")
+
+
+def _check_whole_number(name: str, value: str) -> None:
+    if _whole_number(value) is None:
+        raise BadRequest(
+            f"properties.{name}: {value!r} is not a whole number of at most {_MAX_DIGITS} digits"
+        )
+
+
+def _whole_number(text: str) -> int | None:
+    usual = text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS
+    return int(text) if usual else None
+
+
+def quarantine_ms(properties: Mapping[str, str]) -> int:
+    """Return how long the files of removed snapshots stay. A registered table may have any
+    text."""
+    value = _whole_number(properties.get(QUARANTINE, ""))
+    return WHOLE_NUMBERS[QUARANTINE] if value is None else value
 
 
 def check_properties_of(kind: str, new: Mapping[str, str], old: Mapping[str, str]) -> None:
@@ -87,11 +115,12 @@ def _changed(new: Mapping[str, str], old: Mapping[str, str]) -> list[tuple[str, 
 
 
 def _not_a_property(kind: str, name: str) -> str:
-    if name in TABLE_PROPERTIES:
+    if name in TABLE_PROPERTIES or name in WHOLE_NUMBERS:
         return f"it is a property of tables, not of a {kind}: set it on each table"
     if name in CATALOG_PROPERTIES:
         return f"it belongs into the configuration of FrazilCatalog: a {kind} has no such property"
-    known = {"table": tuple(TABLE_PROPERTIES), "catalog": CATALOG_PROPERTIES}.get(kind, ())
+    of_tables = (*TABLE_PROPERTIES, *WHOLE_NUMBERS)
+    known = {"table": of_tables, "catalog": CATALOG_PROPERTIES}.get(kind, ())
     near = difflib.get_close_matches(name[:100].lower().replace("_", "-"), known, n=1)
     if near:
         return f"Frazil has no such property; did you mean {near[0]!r}?"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from frazil.wire.errors import BadRequest
 from frazil.wire.near_names import name_hint
@@ -245,6 +245,13 @@ def check_options(operation: MaintenanceOperation, options: Mapping[str, str]) -
             parse(text)
         except ValueError as error:
             raise BadRequest(f"options.{name}: {text[:100]!r} {error}") from None
+
+
+def parsed_options(name: str, options: Mapping[str, str]) -> dict[str, Any]:
+    """Return the values of the options of an operation, after checking them."""
+    operation = operation_of(name)
+    check_options(operation, options)
+    return {option: operation.options[option](text) for option, text in options.items()}
 
 
 def _no_option(operation: MaintenanceOperation, name: str) -> str:

@@ -33,6 +33,11 @@ from frazil.commit.pipeline.clock_watch import ClockWatch
 from frazil.commit.pipeline.commit_batch import BatchTools
 from frazil.commit.pipeline.commit_loop import CommitLoop, database_unavailable
 from frazil.commit.pipeline.commit_metrics import CommitCounts, CommitMetrics
+from frazil.commit.pipeline.computed_changes import (
+    ComputedRequest,
+    ComputedTableKind,
+    ComputeUpdates,
+)
 from frazil.commit.pipeline.created_tables import TableCreation
 from frazil.commit.pipeline.health import Health
 from frazil.commit.pipeline.idempotency import Idempotency
@@ -45,12 +50,13 @@ from frazil.commit.pipeline.pending_requests import (
 )
 from frazil.commit.pipeline.relation_kinds import RelationChange, TableKind, ViewKind
 from frazil.commit.pipeline.table_queues import Pauses, QueueLimits, Queues
-from frazil.commit.snapshot.apply_request import can_wait, is_create
+from frazil.commit.snapshot.apply_request import asserts_ref, is_create, is_fine_grained
 from frazil.commit.snapshot.commit_environment import Environments
 from frazil.commit.snapshot.file_writer import FileWriter
 from frazil.commit.snapshot.table_locations import TableLocations
 from frazil.db.base import DatabaseUnavailable, Kind, Relation
 from frazil.db.rows import Database
+from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.read.counters import CacheCounts
 from frazil.read.manifest_cache import ManifestCache, ManifestReader
 from frazil.read.metadata_cache import MetadataCache
@@ -101,13 +107,15 @@ class Catalog:
         self._cache = MetadataCache(store, metadata_cache_bytes)
         self._manifests = ManifestCache(manifest_cache_bytes, manifest_cache_folder)
         locations = TableLocations(allowed_locations)
-        self._check_readable = locations.check_readable
         self.check_write_folder = locations.check_write_folder
+        self.locations = locations
+        """Which locations tables own, and what may be read."""
         creation = TableCreation(db, store, locations)
         self._namespaces = Namespaces(db, locations, warehouse)
         self._tables = Tables(db, store, self._cache, locations, self._namespaces, creation)
         self._views = Views(db, self._cache, locations, self._namespaces)
         self._table_kind = TableKind(self._cache, locations, creation)
+        self._computed_kind = ComputedTableKind(self._cache, locations, creation)
         self._view_kind = ViewKind(self._cache, locations)
         writer = FileWriter(store, self._file_workers)
         environments = Environments(db, store, locations, self._manifests, self._file_workers)
@@ -178,6 +186,10 @@ class Catalog:
     def load_table(self, identifier: Identifier) -> LoadedTable:
         return self._tables.load(identifier)
 
+    def metadata_at(self, location: str) -> TableMetadata:
+        """Return the metadata of a table from its file."""
+        return self._cache.table(location).metadata
+
     def table_exists(self, identifier: Identifier) -> None:
         self._tables.row(identifier)
 
@@ -186,7 +198,7 @@ class Catalog:
 
     def manifest_reader(self) -> ManifestReader:
         """Return a reader of manifests that uses the cache of commits."""
-        return ManifestReader(self._manifests, self.store, self._check_readable)
+        return ManifestReader(self._manifests, self.store, self.locations.check_readable)
 
     def manifest_counts(self) -> CacheCounts:
         """Return the counts of the cache of commits."""
@@ -246,6 +258,18 @@ class Catalog:
         self, context: Context, identifier: Identifier, request: CommitTableRequest
     ) -> Future[Answer]:
         return self._submit_commit(context, identifier, request, in_transaction=False)
+
+    def change_table(
+        self, context: Context, identifier: Identifier, compute: ComputeUpdates
+    ) -> Future[Answer]:
+        """Commit updates that are computed from the head. `compute` is called again after a lost
+        swap."""
+        pending = PendingCommit(
+            context=context,
+            kind=self._computed_kind,
+            changes=(RelationChange(identifier, ComputedRequest(compute)),),
+        )
+        return self._submit([identifier], pending)
 
     def commit_view(
         self, context: Context, identifier: Identifier, request: CommitViewRequest
@@ -375,7 +399,7 @@ class Catalog:
             kind=self._table_kind,
             changes=(RelationChange(identifier, request, creates),),
             group_key=None if creates else self._table_kind,
-            can_wait=can_wait(request),
+            can_wait=is_fine_grained(request.updates) and not asserts_ref(request),
             in_transaction=in_transaction,
         )
         return self._submit([identifier], pending)

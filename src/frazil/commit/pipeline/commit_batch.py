@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -22,7 +22,7 @@ from frazil.commit.pipeline.clock_watch import TOLERANCE_MS, ClockWatch
 from frazil.commit.pipeline.created_tables import CreatedTable
 from frazil.commit.pipeline.idempotency import KeptCommit, commit_row, transaction_row
 from frazil.commit.pipeline.pending_requests import Attempt, Outcome, PendingCommit, Work
-from frazil.commit.pipeline.relation_kinds import RelationChange
+from frazil.commit.pipeline.relation_kinds import RelationChange, updates_of
 from frazil.commit.pipeline.table_queues import Pauses
 from frazil.commit.snapshot.apply_request import Applied
 from frazil.commit.snapshot.commit_environment import Environment, Environments, now_ms
@@ -37,8 +37,9 @@ from frazil.db.base import (
     SwapRelation,
     Transaction,
 )
+from frazil.db.housekeeping_changes import HousekeepingChange
 from frazil.db.rows import Database
-from frazil.wire.errors import FrazilError
+from frazil.wire.errors import CommitFailed, FrazilError
 from frazil.wire.identifiers import Identifier
 
 # If a table's timestamps are further ahead of the clock, its commits slow down.
@@ -264,6 +265,16 @@ class Batch:
             events=tuple(row for head in changed for row in _events(head)),
             forget_streams=tuple(row for head in changed for row in head.streams.forgotten),
             streams=tuple(row for head in changed for row in head.streams.written),
+            housekeeping=tuple(row for head in changed for row in self._recorded(head)),
+        )
+
+    def _recorded(self, head: _Head) -> Iterable[HousekeepingChange]:
+        assert head.file is not None
+        accepted = [(change, applied) for _, change, applied in head.accepted]
+        written = [location for _, applied in accepted for location, _ in applied.files]
+        written.append(head.file.location)
+        return self._kind.recorded(
+            head.base, head.file.metadata, head.new_row.uuid, accepted, written
         )
 
     def _change(self, head: _Head) -> Change:
@@ -299,10 +310,11 @@ class Batch:
                 self._tools.writer.discard_later(superseded)
 
     def _note_stale(self, pending: PendingCommit, error: FrazilError) -> None:
-        """Pause commits that can wait after others have overtaken one that cannot."""
-        if len(pending.changes) == 1:
+        """Pause commits that can wait after a classic commit was refused because the head had
+        changed."""
+        if len(pending.changes) == 1 and isinstance(error, CommitFailed):
             (change,) = pending.changes
-            if self._kind.is_overtaken(change.request, error):
+            if self._kind.asserts_ref(change.request):
                 self._tools.pauses.refused(change.identifier)
 
 
@@ -344,7 +356,8 @@ def _events(head: _Head) -> Iterator[EventRow]:
     for number, (pending, change, applied) in enumerate(head.accepted, start=1):
         row = head.new_row if head.row is None else _moved(head.row, location, number)
         operation = "create" if head.row is None else "commit"
-        actions = [type(update).__struct_config__.tag for update in change.request.updates]
+        updates = updates_of(change, applied)
+        actions = [type(update).__struct_config__.tag for update in updates]
         payload = {
             "metadata-location": location,
             "updates": actions,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -15,6 +15,7 @@ from frazil.commit.pipeline.catalog_answers import (
     ViewAnswer,
 )
 from frazil.commit.pipeline.created_tables import CreatedTable, TableCreation
+from frazil.commit.pipeline.recorded_removals import AcceptedChange, recorded
 from frazil.commit.snapshot.apply_request import (
     Applied,
     added_snapshots,
@@ -22,18 +23,20 @@ from frazil.commit.snapshot.apply_request import (
     apply_or_rebase,
     apply_request,
     apply_view_commit,
+    asserts_ref,
     is_exclusive,
     is_fine_grained,
-    is_overtaken,
 )
 from frazil.commit.snapshot.commit_environment import Environment
 from frazil.commit.snapshot.file_writer import NextFile, table_file, view_file
 from frazil.commit.snapshot.stream_epochs import branches_moved_back, committed_json, repeated_epoch
 from frazil.commit.snapshot.table_locations import TableLocations
 from frazil.db.base import Kind
+from frazil.db.housekeeping_changes import HousekeepingChange
 from frazil.format.metadata.metadata_files import metadata_version
 from frazil.format.metadata.table_builder import dropped_from_metadata_log, with_previous_file
 from frazil.format.metadata.table_metadata import TableMetadata
+from frazil.format.metadata.table_properties import DELETE_OLD_METADATA
 from frazil.format.metadata.view_metadata import ViewMetadata
 from frazil.read.metadata_cache import CachedTable, CachedView, MetadataCache
 from frazil.wire.errors import CommitFailed, FrazilError, NoSuchTable, NoSuchView
@@ -43,8 +46,6 @@ from frazil.wire.rest_updates import AssignUUID
 
 M = TypeVar("M")
 R = TypeVar("R")
-
-_DELETE_OLD_FILES = "write.metadata.delete-after-commit.enabled"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,13 @@ class RelationChange:
     """A CommitTableRequest or CommitViewRequest. It is never changed."""
     creates: bool = False
     """Whether the request requires that the relation does not exist yet."""
+
+
+def updates_of(change: RelationChange, applied: Applied[Any]) -> Sequence[Any]:
+    """Return the updates that were applied: those of the request, or those that the server has
+    computed."""
+    updates: Sequence[Any] = change.request.updates if applied.updates is None else applied.updates
+    return updates
 
 
 class RelationKind(ABC, Generic[M, R]):
@@ -75,8 +83,8 @@ class RelationKind(ABC, Generic[M, R]):
         """Return whether the request can be applied to this state and to no later one."""
         return False
 
-    def is_overtaken(self, request: R, error: FrazilError) -> bool:
-        """Return whether others should wait for the next attempt of a refused request."""
+    def asserts_ref(self, request: R) -> bool:
+        """Return whether the request requires a certain head."""
         return False
 
     @abstractmethod
@@ -104,6 +112,17 @@ class RelationKind(ABC, Generic[M, R]):
     def owned_if_changed(self, base: M, new: M) -> tuple[str, ...] | None:
         """Return the locations that the relation owns, or None if they did not change."""
         return None
+
+    def recorded(
+        self,
+        base: M | None,
+        new: M,
+        uuid: str,
+        accepted: Sequence[tuple[RelationChange, Applied[M]]],
+        written: Sequence[str],
+    ) -> Iterable[HousekeepingChange]:
+        """Return what the transaction records. `written` are the files of the server."""
+        return ()
 
     @abstractmethod
     def remember(self, file: NextFile[M]) -> None:
@@ -136,8 +155,8 @@ class TableKind(RelationKind[TableMetadata, CommitTableRequest]):
     def is_exclusive(self, state: TableMetadata, request: CommitTableRequest) -> bool:
         return is_exclusive(state, request)
 
-    def is_overtaken(self, request: CommitTableRequest, error: FrazilError) -> bool:
-        return is_overtaken(request, error)
+    def asserts_ref(self, request: CommitTableRequest) -> bool:
+        return asserts_ref(request)
 
     def apply(
         self,
@@ -208,12 +227,25 @@ class TableKind(RelationKind[TableMetadata, CommitTableRequest]):
     def owned_if_changed(self, base: TableMetadata, new: TableMetadata) -> tuple[str, ...] | None:
         return self._locations.owned_if_changed(base, new)
 
+    def recorded(
+        self,
+        base: TableMetadata | None,
+        new: TableMetadata,
+        uuid: str,
+        accepted: Sequence[tuple[RelationChange, Applied[TableMetadata]]],
+        written: Sequence[str],
+    ) -> Iterable[HousekeepingChange]:
+        done = [
+            AcceptedChange(updates_of(change, applied), applied) for change, applied in accepted
+        ]
+        return recorded(base, new, uuid, done, written)
+
     def remember(self, file: NextFile[TableMetadata]) -> None:
         self._cache.remember_table(file.location, CachedTable(file.metadata))
 
     def superseded(self, base: TableMetadata, new: TableMetadata) -> list[str]:
         """Return only files in the table's own location, and only if the table asks for it."""
-        if new.properties.get(_DELETE_OLD_FILES, "false").lower() != "true":
+        if new.properties.get(DELETE_OLD_METADATA, "false").lower() != "true":
             return []
         dropped = dropped_from_metadata_log(base, new)
         return [file for file in dropped if self._locations.belongs_to(new, file)]

@@ -185,6 +185,13 @@ class TableMetadata(Struct, frozen=True, kw_only=True):
     def sort_order(self, order_id: int) -> SortOrder | None:
         return next((order for order in self.sort_orders if order.order_id == order_id), None)
 
+    def statistics_paths(self) -> list[tuple[int, str]]:
+        """Return the snapshot and the path of each statistics and partition statistics file."""
+        return [
+            *((own.snapshot_id, own.statistics_path) for own in self.statistics),
+            *((own.snapshot_id, own.statistics_path) for own in self.partition_statistics),
+        ]
+
     def ref(self, name: str) -> SnapshotRef | None:
         return self.refs.get(name)
 

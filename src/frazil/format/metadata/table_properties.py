@@ -16,6 +16,7 @@ from frazil.wire.errors import BadRequest
 
 METADATA_COMPRESSION: Final = "write.metadata.compression-codec"
 METADATA_PREVIOUS_VERSIONS_MAX: Final = "write.metadata.previous-versions-max"
+DELETE_OLD_METADATA: Final = "write.metadata.delete-after-commit.enabled"
 _MANIFEST_CODEC: Final = "write.manifest.compression-codec"
 _MANIFEST_LEVEL: Final = "write.manifest.compression-level"
 _AVRO_CODEC: Final = "write.avro.compression-codec"
