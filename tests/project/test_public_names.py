@@ -51,9 +51,11 @@ PUBLIC = {
     "frazil.client": [],
     "frazil.maintenance": [
         "ConversionResult",
+        "DeleteRewriteResult",
         "RewriteResult",
         "convert_equality_deletes",
         "rewrite_data_files",
+        "rewrite_position_delete_files",
     ],
     "frazil.pyiceberg": [
         "DuplicateFilesError",

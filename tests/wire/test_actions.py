@@ -170,7 +170,7 @@ LISTED: dict[str, set[str]] = {
     "delete": {"remove-data-files", "remove-delete-files", "delete-row-filter"} | COMMON,
     "overwrite": {*FILES, "delete-row-filter", "replace-partitions", "rebase-deletion-vectors"}
     | COMMON,
-    "replace": {*FILES, "data-sequence-number", "rebase-deletion-vectors"} | COMMON,
+    "replace": {*FILES, "data-sequence-number", "rebase-deletion-vectors", "lost-rounds"} | COMMON,
     "cherry-pick": {"snapshot-id", "branch"},
 }
 VALUES: dict[str, Any] = {
@@ -182,6 +182,7 @@ VALUES: dict[str, Any] = {
     "replace-partitions": False,
     "rebase-deletion-vectors": True,
     "data-sequence-number": 1,
+    "lost-rounds": 2,
     "snapshot-id": 1,
     "branch": "main",
     "stage-only": False,

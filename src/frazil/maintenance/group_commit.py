@@ -81,7 +81,7 @@ class GroupCommit:
         state = _Seen(self.snapshot_id, {task.file_path: task for task in self._tasks()})
         for number in range(1, _MAX_ROUNDS + 1):
             try:
-                return self._sent(write, state)
+                return self._sent(write, state, lost_rounds=number - 1)
             except ValidationError as refused:
                 clauses = {conflict["clause"] for conflict in refused.conflicts}
                 # With a new sequence number, newer equality deletes would no longer apply.
@@ -101,7 +101,7 @@ class GroupCommit:
         for group in self.groups:
             yield from group.group.tasks
 
-    def _sent(self, write: Write, seen: _Seen) -> CommittedGroups:
+    def _sent(self, write: Write, seen: _Seen, lost_rounds: int) -> CommittedGroups:
         live = tuple(seen.live.values())
         files = tuple(
             file
@@ -122,6 +122,7 @@ class GroupCommit:
                 add_deletes=deletes,
                 data_sequence_number=self._new_number,
                 deletes_seen_at=seen.snapshot_id,
+                lost_rounds=lost_rounds,
                 base_snapshot_id=self.snapshot_id,
                 branch=self.branch,
             ),

@@ -167,6 +167,8 @@ class Replace(_FileUpdate, frozen=True, kw_only=True, tag="replace"):
     """The sequence number of the added data files, so that newer equality deletes apply to them."""
     rebase_deletion_vectors: bool = False
     """Whether the server merges the vectors with those that others have committed since."""
+    lost_rounds: Count = 0
+    """How often this change was refused because others had deleted rows of the replaced files."""
 
 
 class Delete(_FileUpdate, frozen=True, kw_only=True, tag="delete"):

@@ -263,13 +263,15 @@ class FileVerbs(ABC, Generic[R]):
         data_sequence_number: int | None = None,
         deletes_seen_at: int | None = None,
         required_data_files: Iterable[str] = (),
+        lost_rounds: int = 0,
         rebase_deletion_vectors: bool = False,
         **options: Unpack[CheckOptions],
     ) -> R:
         """Replace files by others with the same rows (compaction).
 
         `deletes_seen_at` is the snapshot up to which `add_deletes` carry the deletes of the
-        replaced files over to the added ones, by default the base.
+        replaced files over to the added ones, by default the base. `lost_rounds` says how often the
+        change was refused because of such deletes: after three times they wait for it.
         `required_data_files` are not replaced, but only a DELETE may have removed them.
         `rebase_deletion_vectors` is as in `row_delta`, for vectors of files that are not replaced.
         The clauses are those of Java's BaseRewriteFiles, which apply at every isolation level.
@@ -289,6 +291,7 @@ class FileVerbs(ABC, Generic[R]):
             remove_data_files=paths,
             remove_delete_files=_delete_files(NamedDeleteFile, removed_deletes),
             data_sequence_number=data_sequence_number,
+            lost_rounds=lost_rounds,
             rebase_deletion_vectors=rebase_deletion_vectors,
             **_validated_fields(table, clauses, options),
         )

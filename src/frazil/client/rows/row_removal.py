@@ -184,6 +184,18 @@ def write_file_deletes(
     return tuple(msgspec.json.decode(file, type=PositionDeleteFile) for file in written)
 
 
+def write_grouped_deletes(
+    table: Table, groups: Iterable[Sequence[DeletedRows]], folder: WriteFolder
+) -> tuple[PositionDeleteFile, ...]:
+    """Write a file of position deletes for each group of data files of one partition.
+
+    Deletes that the data files have already are not included.
+    """
+    work = _work(table, folder, False)
+    written = run_locally(work, [_item(group) for group in groups])
+    return tuple(msgspec.json.decode(file, type=PositionDeleteFile) for file in written)
+
+
 def granularity(properties: Mapping[str, str]) -> str:
     """Return the table's granularity; the default is one file per data file, as in stock Spark."""
     chosen = properties.get(GRANULARITY_PROPERTY, "file").lower()

@@ -50,7 +50,7 @@ from frazil.commit.pipeline.pending_requests import (
 )
 from frazil.commit.pipeline.relation_kinds import RelationChange, TableKind, ViewKind
 from frazil.commit.pipeline.table_queues import Pauses, QueueLimits, Queues
-from frazil.commit.snapshot.apply_request import asserts_ref, is_create, is_fine_grained
+from frazil.commit.snapshot.apply_request import can_wait, is_create
 from frazil.commit.snapshot.commit_environment import Environments
 from frazil.commit.snapshot.file_writer import FileWriter
 from frazil.commit.snapshot.table_locations import TableLocations
@@ -399,7 +399,7 @@ class Catalog:
             kind=self._table_kind,
             changes=(RelationChange(identifier, request, creates),),
             group_key=None if creates else self._table_kind,
-            can_wait=is_fine_grained(request.updates) and not asserts_ref(request),
+            can_wait=can_wait(request),
             in_transaction=in_transaction,
         )
         return self._submit([identifier], pending)

@@ -39,7 +39,7 @@ from frazil.db.base import (
 )
 from frazil.db.housekeeping_changes import HousekeepingChange
 from frazil.db.rows import Database
-from frazil.wire.errors import CommitFailed, FrazilError
+from frazil.wire.errors import FrazilError
 from frazil.wire.identifiers import Identifier
 
 # If a table's timestamps are further ahead of the clock, its commits slow down.
@@ -310,11 +310,10 @@ class Batch:
                 self._tools.writer.discard_later(superseded)
 
     def _note_stale(self, pending: PendingCommit, error: FrazilError) -> None:
-        """Pause commits that can wait after a classic commit was refused because the head had
-        changed."""
-        if len(pending.changes) == 1 and isinstance(error, CommitFailed):
+        """Pause commits that can wait after others have overtaken one that cannot."""
+        if len(pending.changes) == 1:
             (change,) = pending.changes
-            if self._kind.asserts_ref(change.request):
+            if self._kind.is_overtaken(change.request, error):
                 self._tools.pauses.refused(change.identifier)
 
 

@@ -23,9 +23,9 @@ from frazil.commit.snapshot.apply_request import (
     apply_or_rebase,
     apply_request,
     apply_view_commit,
-    asserts_ref,
     is_exclusive,
     is_fine_grained,
+    is_overtaken,
 )
 from frazil.commit.snapshot.commit_environment import Environment
 from frazil.commit.snapshot.file_writer import NextFile, table_file, view_file
@@ -83,8 +83,8 @@ class RelationKind(ABC, Generic[M, R]):
         """Return whether the request can be applied to this state and to no later one."""
         return False
 
-    def asserts_ref(self, request: R) -> bool:
-        """Return whether the request requires a certain head."""
+    def is_overtaken(self, request: R, error: FrazilError) -> bool:
+        """Return whether others should wait for the next attempt of a refused request."""
         return False
 
     @abstractmethod
@@ -155,8 +155,8 @@ class TableKind(RelationKind[TableMetadata, CommitTableRequest]):
     def is_exclusive(self, state: TableMetadata, request: CommitTableRequest) -> bool:
         return is_exclusive(state, request)
 
-    def asserts_ref(self, request: CommitTableRequest) -> bool:
-        return asserts_ref(request)
+    def is_overtaken(self, request: CommitTableRequest, error: FrazilError) -> bool:
+        return is_overtaken(request, error)
 
     def apply(
         self,

@@ -9,6 +9,7 @@ A fine-grained commit can be applied to any head, a classic one only to the head
 Classic commits would always be stale next to busy fine-grained writers. After a classic commit
 was refused for this reason, the jobs that can wait pause until the next classic commit of the
 table arrives. A pause lasts at most half a second, and pauses take at most a third of the time.
+A compaction that has lost to deletes three times is treated like a classic commit.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Pauses:
         self._lock = threading.Lock()
 
     def refused(self, identifier: Identifier) -> None:
-        """Begin a pause, because a classic commit was refused after its head had changed."""
+        """Begin a pause, because a commit that cannot wait was refused: others were faster."""
         with self._lock:
             now = self._clock()
             known = self._tables.get(identifier)
@@ -59,7 +60,7 @@ class Pauses:
             self._tables[identifier] = _Pause(now, ends, ends + _PAUSE_REST_FACTOR * MAX_PAUSE_S)
 
     def arrived(self, identifier: Identifier) -> None:
-        """End the pause, because a classic commit of the table has arrived."""
+        """End the pause, because a commit of the table that cannot wait has arrived."""
         with self._lock:
             pause, now = self._tables.get(identifier), self._clock()
             if pause is not None and now < pause.ends:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Generic, TypeAlias, TypeVar
+from typing import Final, Generic, TypeAlias, TypeVar
 
 import msgspec
 
@@ -34,8 +34,14 @@ from frazil.format.metadata.table_state import TableState, build, interim
 from frazil.format.metadata.view_builder import apply_view_updates, check_view_requirements
 from frazil.format.metadata.view_metadata import ViewMetadata
 from frazil.store.object_store import StoreError
-from frazil.wire.errors import BadRequest, CommitFailed, FrazilError, TooManyRequests
-from frazil.wire.file_actions import CommitUpdate, FineGrainedUpdate
+from frazil.wire.errors import (
+    BadRequest,
+    CommitFailed,
+    FrazilError,
+    TooManyRequests,
+    ValidationError,
+)
+from frazil.wire.file_actions import CommitUpdate, FineGrainedUpdate, Replace
 from frazil.wire.frazil_properties import REBASE_APPENDS
 from frazil.wire.rest_messages import CommitTableRequest, CommitViewRequest
 from frazil.wire.rest_updates import (
@@ -47,6 +53,9 @@ from frazil.wire.rest_updates import (
 )
 
 M = TypeVar("M")
+
+_ROUNDS_BEFORE_PAUSE: Final = 3
+"""How often a compaction loses to deletes before they wait for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +231,33 @@ def is_create(request: CommitTableRequest) -> bool:
 def asserts_ref(request: CommitTableRequest) -> bool:
     """Return whether a request requires a certain head of a branch."""
     return any(isinstance(item, AssertRefSnapshotId) for item in request.requirements)
+
+
+def can_wait(request: CommitTableRequest) -> bool:
+    """Return whether others may commit before the request.
+
+    It can be applied to any head, and has not lost too often.
+    """
+    if not is_fine_grained(request.updates) or asserts_ref(request):
+        return False
+    return _lost_rounds(request) < _ROUNDS_BEFORE_PAUSE
+
+
+def is_overtaken(request: CommitTableRequest, error: FrazilError) -> bool:
+    """Return whether others should wait for the next attempt, after this one was refused.
+
+    A classic commit was built on an older head. Or rows were deleted again and again while their
+    files were compacted.
+    """
+    if isinstance(error, CommitFailed):
+        return asserts_ref(request)
+    is_last = _lost_rounds(request) >= _ROUNDS_BEFORE_PAUSE - 1
+    return is_last and isinstance(error, ValidationError)
+
+
+def _lost_rounds(request: CommitTableRequest) -> int:
+    replaces = (update for update in request.updates if isinstance(update, Replace))
+    return max((update.lost_rounds for update in replaces), default=0)
 
 
 def is_exclusive(state: TableMetadata, request: CommitTableRequest) -> bool:
