@@ -8,6 +8,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import duckdb
+import pyarrow as pa
 import pytest
 from pyiceberg.catalog.rest import RestCatalog
 
@@ -182,7 +183,7 @@ def test_updates_that_land_on_a_group(
 
 
 @WITH_DELETES
-@pytest.mark.parametrize("way", ["delete", "overwrite", "rewrite"])
+@pytest.mark.parametrize("way", ["delete", "truncate", "overwrite", "rewrite"])
 def test_a_file_of_the_group_disappears(
     client: Client,
     new_table: Callable[..., Table],
@@ -195,6 +196,11 @@ def test_a_file_of_the_group_disappears(
     def remove() -> None:
         if way == "delete":
             client.delete(table.identifier, "id >= 10 and id < 20")
+        elif way == "truncate":
+            (path,) = [
+                task.data_file.file_path for task in table.plan("id >= 10 and id < 20").tasks
+            ]
+            client.load_table(table.identifier).delete_files([path])
         elif way == "overwrite":
             client.overwrite(table.identifier, [row(12, "new")], "id >= 10 and id < 20")
         else:
@@ -209,6 +215,7 @@ def test_a_file_of_the_group_disappears(
     assert result.failed_data_files_count == 0
     expected = {
         "delete": everything(*range(10, 20)),
+        "truncate": everything(*range(10, 20)),
         "overwrite": everything(*range(10, 20)) | {12: "new"},
         "rewrite": everything(),
     }
@@ -346,9 +353,85 @@ def test_groups_are_rewritten_by_themselves(
     assert rows(client, table) == everything()
 
 
+# --- commits --------------------------------------------------------------------------------------
+
+
+PAIRS = {"max-file-group-input-files": "2", "min-input-files": "2"}
+
+
+@WITH_DELETES
+def test_without_partial_progress_all_groups_are_one_commit(
+    client: Client,
+    new_table: Callable[..., Table],
+    monkeypatch: pytest.MonkeyPatch,
+    version: int,
+) -> None:
+    table = new_table(version)
+    others: list[Callable[[], object]] = [
+        lambda: client.delete(table.identifier, "id = 11 or id = 35"),
+        lambda: rewrite_data_files(table, where="id >= 40", options=PAIRS),
+    ]
+    during_the_rewrite(monkeypatch, lambda: others.pop(0)(), rounds=2)
+    result = rewrite_data_files(table, options={**PAIRS, "partial-progress.enabled": "false"})
+    # One group has lost all its files, so that two of three are committed.
+    assert (result.rewritten_data_files_count, result.added_data_files_count) == (4, 2)
+    assert result.failed_data_files_count == 0
+    assert len(data_files(client, table)) == 3
+    assert len(client.history(table.identifier)) == FILES + 2 + 1
+    assert rows(client, table) == everything(11, 35)
+
+
+def test_a_number_of_commits_is_kept(client: Client, new_table: Callable[..., Table]) -> None:
+    table = new_table(3)
+    seen: list[tuple[int, int]] = []
+    options = {**PAIRS, "partial-progress.max-commits": "2"}
+    result = rewrite_data_files(table, options=options, progress=lambda *at: seen.append(at))
+    assert (result.rewritten_data_files_count, result.added_data_files_count) == (FILES, 3)
+    assert len(client.history(table.identifier)) == FILES + 2
+    assert sorted(seen) == [(1, 3), (2, 3), (3, 3)]
+    assert rows(client, table) == everything()
+
+
+@pytest.mark.parametrize("commits", ["alone", "together", "one"])
+def test_a_group_that_cannot_be_read(
+    client: Client, new_table: Callable[..., Table], commits: str
+) -> None:
+    """With partial progress the other groups are committed, without it nothing is."""
+    table = new_table(3)
+    broken = Path(urlsplit(min(data_files(client, table))).path)
+    content = broken.read_bytes()
+    broken.write_bytes(b"no Parquet")
+    before = parquet_files(table)
+    options = {
+        "alone": PAIRS,
+        "together": {**PAIRS, "partial-progress.max-commits": "1"},
+        "one": {**PAIRS, "partial-progress.enabled": "false"},
+    }[commits]
+    if commits == "one":
+        with pytest.raises(pa.ArrowInvalid, match="Parquet"):
+            rewrite_data_files(table, options=options)
+        assert parquet_files(table) == before
+    else:
+        result = rewrite_data_files(table, options=options)
+        assert (result.rewritten_data_files_count, result.failed_data_files_count) == (4, 2)
+        assert len(parquet_files(table) - before) == 2
+        with pytest.raises(pa.ArrowInvalid, match="Parquet"):
+            failures = {"partial-progress.max-failed-commits": "0", "rewrite-all": "true"}
+            rewrite_data_files(client.load_table(table.identifier), options=options | failures)
+    broken.write_bytes(content)
+    assert rows(client, table) == everything()
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        (
+            {"partial-progress.enabled": "false", "partial-progress.max-commits": "3"},
+            "only with partial-progress.enabled=true",
+        ),
+        ({"compression-factor": "2"}, "only for the strategy sort"),
+        ({"compression-factor": "0"}, "must be a number above 0"),
+        ({"var-length-contribution": "16"}, "16 bits for each column, also for texts: leave it"),
         (
             {"min-input-file": "3"},
             "min-input-file is not an option: did you mean 'min-input-files'?",

@@ -1,25 +1,32 @@
 """`rewrite_data_files`: compacts the data files of a table.
 
-The files of each partition are packed into groups, and each group is rewritten and committed by
-itself. A group that fails does not undo the others.
+The files of each partition are packed into groups. Each group is rewritten by itself, and by
+default committed by itself: a group that fails does not undo the others.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import Final
+
+import pyarrow as pa
 
 from frazil.client.declare.client_table import Table
 from frazil.client.rows.row_files import planned_tasks
-from frazil.client.rows.write_folders import committing, new_folder
+from frazil.client.rows.write_folders import Write, WriteFolder, committing, new_folder
 from frazil.maintenance.engine_choice import ChosenEngine, choose_engine
 from frazil.maintenance.file_groups import FileGroup, file_groups
 from frazil.maintenance.group_commit import CommittedGroups, GroupCommit, RewrittenGroup
-from frazil.maintenance.rewrite_engine import GroupWork, RewriteEngine
-from frazil.maintenance.rewrite_options import RewriteOptions, parse_options
+from frazil.maintenance.rewrite_engine import GroupWork, RewriteEngine, WrittenRows
+from frazil.maintenance.rewrite_options import (
+    RewriteOptions,
+    check_order_options,
+    parse_options,
+)
 from frazil.maintenance.rewrite_order import RewriteOrder, rewrite_order
 from frazil.wire.errors import BadRequest, FrazilError
 from frazil.wire.expressions import ALWAYS_TRUE
@@ -27,6 +34,9 @@ from frazil.wire.file_actions import MAIN
 from frazil.wire.filter_builders import Filter, expression_of
 
 _LOGGER: Final = logging.getLogger("frazil.maintenance")
+_FAILURES: Final = (FrazilError, OSError, pa.ArrowException)
+"""The errors of a group that do not stop the others: refusals, and files that cannot be read or
+written."""
 
 Progress = Callable[[int, int], None]
 """Is called with the number of finished groups and the number of all groups."""
@@ -72,6 +82,7 @@ def rewrite_data_files(
     chosen = parse_options(options or {}, table.properties)
     table = table.refreshed()
     order = rewrite_order(table, strategy, sort_order)
+    check_order_options(options or {}, order is not None)
     snapshot_id = table.head(branch)
     if snapshot_id is None:
         return RewriteResult(dry_run=dry_run)
@@ -105,12 +116,12 @@ def rewrite_data_files(
         engine=engine,
         order=order,
         progress=progress,
-        groups=len(groups),
+        groups=groups,
     )
-    return run.all(groups)
+    return run.all()
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _Run:
     table: Table
     branch: str
@@ -121,34 +132,74 @@ class _Run:
     engine: ChosenEngine
     order: RewriteOrder | None
     progress: Progress | None
-    groups: int
+    groups: Sequence[FileGroup]
     finished: int = 0
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def all(self, groups: list[FileGroup]) -> RewriteResult:
-        workers = min(self.options.max_concurrent_rewrites, max(1, len(groups)))
-        with ThreadPoolExecutor(workers, thread_name_prefix="frazil-rewrite") as pool:
-            results = list(pool.map(self._one, groups))
-        done = [result for result in results if isinstance(result, CommittedGroups)]
-        failed = [result for result in results if isinstance(result, FrazilError)]
+    def all(self) -> RewriteResult:
+        commits = list(_shares(self.groups, self.options.commit_count(len(self.groups))))
+        workers = min(self.options.max_concurrent_rewrites, len(self.groups))
+        with (
+            ThreadPoolExecutor(workers, thread_name_prefix="frazil-rewrite") as pool,
+            ThreadPoolExecutor(
+                max(1, workers // len(commits[0])), thread_name_prefix="frazil-rewrite-commit"
+            ) as commit_pool,
+        ):
+            results = list(commit_pool.map(lambda groups: self._committed(groups, pool), commits))
+        errors = [result.error for result in results if result.error is not None]
         limit = self.options.max_failed_commits
-        if failed and (not done or (limit is not None and len(failed) > limit)):
-            raise failed[0]
-        replaced = [task.data_file for result in done for task in result.replaced]
+        done = [result.done for result in results]
+        if errors and (
+            not any(each.replaced for each in done) or (limit is not None and len(errors) > limit)
+        ):
+            raise errors[0]
+        replaced = [task.data_file for each in done for task in each.replaced]
         return RewriteResult(
             rewritten_data_files_count=len(replaced),
-            added_data_files_count=sum(len(result.files) for result in done),
+            added_data_files_count=sum(len(each.files) for each in done),
             rewritten_bytes_count=sum(file.file_size_in_bytes for file in replaced),
-            failed_data_files_count=sum(
-                len(group.tasks)
-                for group, result in zip(groups, results, strict=True)
-                if isinstance(result, FrazilError)
-            ),
-            removed_delete_files_count=sum(result.removed_delete_files for result in done),
+            failed_data_files_count=sum(result.failed_files for result in results),
+            removed_delete_files_count=sum(each.removed_delete_files for each in done),
             engine=self.engine.engine.name,
             engine_reason=self.engine.reason,
         )
 
-    def _one(self, group: FileGroup) -> CommittedGroups | FrazilError:
+    def _committed(self, groups: Sequence[FileGroup], pool: Executor) -> _Outcome:
+        """Rewrite groups and commit those that succeed in one commit."""
+        try:
+            with committing(new_folder(self.table, self.properties)) as write:
+                rewritten = [pool.submit(self._rewritten, group, write.folder) for group in groups]
+                return self._commit(write, groups, [each.result() for each in rewritten])
+        except _FAILURES as error:
+            _LOGGER.warning("%d groups of files were not rewritten: %s", len(groups), error)
+            return _Outcome(failed_files=_file_count(groups), error=error)
+
+    def _commit(
+        self,
+        write: Write,
+        groups: Sequence[FileGroup],
+        rewritten: Sequence[WrittenRows | Exception],
+    ) -> _Outcome:
+        done, failed, errors = [], [], []
+        for group, rows in zip(groups, rewritten, strict=True):
+            if isinstance(rows, Exception):
+                failed.append(group)
+                errors.append(rows)
+            else:
+                done.append(RewrittenGroup(group, rows))
+        if errors and (not done or not self.options.partial_progress):
+            raise errors[0]
+        commit = GroupCommit(
+            table=self.table,
+            branch=self.branch,
+            snapshot_id=self.snapshot_id,
+            use_starting_sequence_number=self.options.use_starting_sequence_number,
+            groups=done,
+        )
+        error = errors[0] if errors else None
+        return _Outcome(commit.send(write), _file_count(failed), error)
+
+    def _rewritten(self, group: FileGroup, folder: WriteFolder) -> WrittenRows | Exception:
         work = GroupWork(
             table=self.table,
             group=group,
@@ -157,22 +208,33 @@ class _Run:
             options=self.options,
         )
         try:
-            with committing(new_folder(self.table, self.properties)) as write:
-                rows = self.engine.engine.rewrite(work, write.folder)
-                return self._commit_of(RewrittenGroup(group, rows)).send(write)
-        except FrazilError as error:
+            return self.engine.engine.rewrite(work, folder)
+        except _FAILURES as error:
             _LOGGER.warning("a group of %d files was not rewritten: %s", len(group.tasks), error)
             return error
         finally:
-            self.finished += 1
-            if self.progress is not None:
-                self.progress(self.finished, self.groups)
+            with self.lock:
+                self.finished += 1
+                if self.progress is not None:
+                    self.progress(self.finished, len(self.groups))
 
-    def _commit_of(self, *groups: RewrittenGroup) -> GroupCommit:
-        return GroupCommit(
-            table=self.table,
-            branch=self.branch,
-            snapshot_id=self.snapshot_id,
-            use_starting_sequence_number=self.options.use_starting_sequence_number,
-            groups=groups,
-        )
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What became of the groups of one commit."""
+
+    done: CommittedGroups = field(default_factory=CommittedGroups)
+    failed_files: int = 0
+    error: Exception | None = None
+    """Why the commit, or the first group that is not in it, failed."""
+
+
+def _file_count(groups: Iterable[FileGroup]) -> int:
+    return sum(len(group.tasks) for group in groups)
+
+
+def _shares(groups: Sequence[FileGroup], count: int) -> Iterator[Sequence[FileGroup]]:
+    """Split groups into shares of about the same length, in their order."""
+    size = -(-len(groups) // count)
+    for start in range(0, len(groups), size):
+        yield groups[start : start + size]

@@ -83,7 +83,8 @@ def _packed(tasks: Sequence[ScanTask], options: RewriteOptions) -> Iterator[list
     size = 0
     for task in tasks:
         own = task.data_file.file_size_in_bytes
-        if group and size + own > options.max_file_group_size:
+        is_full = len(group) >= options.max_file_group_files
+        if group and (is_full or size + own > options.max_file_group_size):
             yield group
             group, size = [], 0
         group.append(task)

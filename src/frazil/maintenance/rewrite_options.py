@@ -23,6 +23,16 @@ _UNLIMITED: Final = (1 << 63) - 1
 ENGINE_OPTION: Final = "frazil.engine"
 LOCAL_MAX_BYTES_OPTION: Final = "frazil.local-engine-max-bytes"
 ENGINES: Final = ("auto", "local", "spark")
+_PARTIAL_PROGRESS: Final = "partial-progress.enabled"
+_OF_PARTIAL_PROGRESS: Final = frozenset(
+    {"partial-progress.max-commits", "partial-progress.max-failed-commits"}
+)
+_OF_SORT: Final = frozenset({"compression-factor", "shuffle-partitions-per-file"})
+_REFUSED: Final[Mapping[str, str]] = {
+    "max-output-size": "Z-orders have 16 bits for each column",
+    "var-length-contribution": "Z-orders have 16 bits for each column, also for texts",
+}
+"""Options of Iceberg that have no meaning here, with the reason."""
 _JOB_ORDERS: Final = ("none", "bytes-asc", "bytes-desc", "files-asc", "files-desc")
 
 
@@ -37,9 +47,14 @@ class RewriteOptions:
     delete_ratio_threshold: float = 0.3
     delete_file_threshold: int = _UNLIMITED
     max_file_group_size: int = _DEFAULT_GROUP_BYTES
+    max_file_group_files: int = _UNLIMITED
     max_concurrent_rewrites: int = 5
+    partial_progress: bool = True
+    """Whether groups are committed before all are rewritten. If not, all are in one commit."""
+    max_commits: int | None = None
+    """The most commits with partial progress. None for one commit of each group."""
     max_failed_commits: int | None = None
-    """The rewrite is an error if more groups fail. None for no limit."""
+    """The rewrite is an error if more commits fail. None for no limit."""
     job_order: str = "none"
     rewrite_all: bool = False
     output_spec_id: int | None = None
@@ -48,6 +63,18 @@ class RewriteOptions:
     engine: str = "auto"
     local_engine_max_bytes: int = _DEFAULT_LOCAL_BYTES
     """With the engine `auto`, Spark rewrites more than that."""
+    remove_dangling_deletes: bool = True
+    compression_factor: float = 1.0
+    """How much larger sorted rows are expected to be than their files, where sizes are estimated
+    before rows are written."""
+    shuffle_partitions_per_file: int = 1
+    """How many tasks sort the rows of one new file, where tasks sort."""
+
+    def commit_count(self, groups: int) -> int:
+        """Return the number of commits for so many groups."""
+        if not self.partial_progress:
+            return min(1, groups)
+        return groups if self.max_commits is None else min(groups, self.max_commits)
 
 
 def parse_options(options: Mapping[str, str], properties: Mapping[str, str]) -> RewriteOptions:
@@ -64,11 +91,24 @@ def parse_options(options: Mapping[str, str], properties: Mapping[str, str]) -> 
             f"target-file-size-bytes: {target} must be above min-file-size-bytes "
             f"({chosen.min_file_size}) and below max-file-size-bytes ({chosen.max_file_size})"
         )
+    if not chosen.partial_progress:
+        for name in options:
+            if name in _OF_PARTIAL_PROGRESS:
+                raise BadRequest(f"{name}: only with {_PARTIAL_PROGRESS}=true")
     return chosen
+
+
+def check_order_options(options: Mapping[str, str], is_sorted: bool) -> None:
+    """Refuse options of the strategy sort for a rewrite that does not sort."""
+    for name in options:
+        if name in _OF_SORT and not is_sorted:
+            raise BadRequest(f"{name}: only for the strategy sort")
 
 
 def _parsed(name: str, text: str) -> tuple[str, Any]:
     known = _OPTIONS.get(name)
+    if name in _REFUSED:
+        raise BadRequest(f"{name}: {_REFUSED[name]}: leave it out")
     if known is None:
         raise BadRequest(f"{name} is not an option: {name_hint(name, _OPTIONS, 'options')}")
     try:
@@ -94,6 +134,16 @@ def _ratio(text: str) -> float:
         value = -1.0
     if not 0 <= value <= 1:
         raise ValueError("must be a number from 0 to 1")
+    return value
+
+
+def _factor(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 < value < float("inf"):
+        raise ValueError("must be a number above 0")
     return value
 
 
@@ -123,7 +173,10 @@ _OPTIONS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     "delete-ratio-threshold": ("delete_ratio_threshold", _ratio),
     "delete-file-threshold": ("delete_file_threshold", _count(1)),
     "max-file-group-size-bytes": ("max_file_group_size", _count(1)),
+    "max-file-group-input-files": ("max_file_group_files", _count(1)),
     "max-concurrent-file-group-rewrites": ("max_concurrent_rewrites", _count(1)),
+    _PARTIAL_PROGRESS: ("partial_progress", _flag),
+    "partial-progress.max-commits": ("max_commits", _count(1)),
     "partial-progress.max-failed-commits": ("max_failed_commits", _count(0)),
     "rewrite-job-order": ("job_order", _order),
     "rewrite-all": ("rewrite_all", _flag),
@@ -132,5 +185,8 @@ _OPTIONS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     "use-starting-sequence-number": ("use_starting_sequence_number", _flag),
     ENGINE_OPTION: ("engine", _engine),
     LOCAL_MAX_BYTES_OPTION: ("local_engine_max_bytes", _count(0)),
+    "remove-dangling-deletes": ("remove_dangling_deletes", _flag),
+    "compression-factor": ("compression_factor", _factor),
+    "shuffle-partitions-per-file": ("shuffle_partitions_per_file", _count(1)),
 }
 """The member and the parser of each option."""
