@@ -385,6 +385,30 @@ def test_a_procedure_of_icebergs_runtime_is_named_with_its_call(shop: Session) -
     assert 'spark.sql("CALL frazil.system.…")' in message
 
 
+def test_delete_files_are_rewritten_by_procedures(shop: Session, namespace: str) -> None:
+    name = f"{namespace}.deleted"
+    shop.sql(
+        f"CREATE TABLE {name} (id BIGINT, item STRING) TBLPROPERTIES ('format-version' = '2', "
+        "'write.delete.mode' = 'merge-on-read', 'write.delete.granularity' = 'partition')"
+    )
+    shop.sql(f"INSERT INTO {name} VALUES (1, 'a'), (2, 'b'), (3, 'c'), (4, 'd')")
+    for id in (1, 3):
+        shop.sql(f"DELETE FROM {name} WHERE id = {id}")
+    call = f"CALL system.rewrite_position_delete_files(table => '{name}', options => map({{}}))"
+    (row,) = shop.sql(call.format("'min-input-files', '2'")).collect()
+    assert (row["rewritten_delete_files_count"], row["added_delete_files_count"]) == (2, 1)
+    assert row["rewritten_bytes_count"] > row["added_bytes_count"] > 0
+    assert sorted(r["id"] for r in shop.sql(f"SELECT id FROM {name}").collect()) == [2, 4]
+    (row,) = shop.sql(f"CALL system.convert_equality_deletes('{name}', 'id < 9')").collect()
+    assert row.asDict() == {
+        "converted_equality_delete_files_count": 0,
+        "added_position_delete_files_count": 0,
+        "deleted_rows_count": 0,
+    }
+    message = _message(shop, call.format("'min-input-file', '2'"))
+    assert "min-input-file: it is not an option of rewrite_position_delete_files" in message
+
+
 def test_data_files_are_rewritten_without_spark(shop: Session, namespace: str) -> None:
     shop.sql(f"CREATE TABLE {namespace}.many (id BIGINT, item STRING)")
     for number in range(3):

@@ -7,10 +7,10 @@ from typing import Final
 
 import typer
 
-from frazil.cli.maintenance import rewrite_commands
+from frazil.cli.maintenance import delete_commands, rewrite_commands
 from frazil.cli.shared.command_group import CommandGroup
 
-_MODULES: Final[tuple[ModuleType, ...]] = (rewrite_commands,)
+_MODULES: Final[tuple[ModuleType, ...]] = (rewrite_commands, delete_commands)
 """The modules with a `register(group)`, in the order of the help."""
 
 

@@ -1,4 +1,4 @@
-"""Run CALL: procedures that move branches, `register_table` and `rewrite_data_files`.
+"""Run CALL: procedures that move branches, `register_table`, and maintenance.
 
 Parameters, their order and the result columns are those of Iceberg's own procedures.
 """
@@ -13,6 +13,8 @@ from pyspark.sql import DataFrame
 
 from frazil.client.declare.client_table import Table
 from frazil.client.declare.metadata_updates import MetadataUpdates
+from frazil.maintenance.equality_conversion import convert_equality_deletes
+from frazil.maintenance.position_delete_rewrite import rewrite_position_delete_files
 from frazil.spark.maintenance.table_rewrite import rewrite_data_files
 from frazil.spark.parse.parsed_statements import CallStatement
 from frazil.spark.sql import result_frames
@@ -201,7 +203,64 @@ def _rewrite_data_files(
     )
 
 
+def _rewrite_position_delete_files(
+    session: SqlSession,
+    table: Identifier,
+    options: Mapping[str, str] | None = None,
+    where: str | None = None,
+    branch: str = MAIN,
+) -> Row:
+    result = rewrite_position_delete_files(
+        session.client.load_table(table),
+        where=where,
+        branch=branch,
+        options=options,
+        properties=session.context.properties,
+    )
+    return (
+        result.rewritten_delete_files_count,
+        result.added_delete_files_count,
+        result.rewritten_bytes_count,
+        result.added_bytes_count,
+    )
+
+
+def _convert_equality_deletes(
+    session: SqlSession, table: Identifier, where: str | None = None, branch: str = MAIN
+) -> Row:
+    result = convert_equality_deletes(
+        session.client.load_table(table),
+        where=where,
+        branch=branch,
+        properties=session.context.properties,
+    )
+    return (
+        result.converted_equality_delete_files_count,
+        result.added_position_delete_files_count,
+        result.deleted_rows_count,
+    )
+
+
 PROCEDURES: Final[Mapping[str, Procedure]] = {
+    "convert_equality_deletes": Procedure(
+        {"table": "string", "where": "string", "branch": "string"},
+        "converted_equality_delete_files_count int, added_position_delete_files_count int, "
+        "deleted_rows_count bigint",
+        _convert_equality_deletes,
+        optional=frozenset({"where", "branch"}),
+    ),
+    "rewrite_position_delete_files": Procedure(
+        {
+            "table": "string",
+            "options": "map<string, string>",
+            "where": "string",
+            "branch": "string",
+        },
+        "rewritten_delete_files_count int, added_delete_files_count int, "
+        "rewritten_bytes_count bigint, added_bytes_count bigint",
+        _rewrite_position_delete_files,
+        optional=frozenset({"options", "where", "branch"}),
+    ),
     "rewrite_data_files": Procedure(
         {
             "table": "string",
