@@ -131,6 +131,9 @@ class StandInCatalog:
     def table_exists(self, identifier: Identifier) -> None:
         self._note("table_exists", identifier)
 
+    def count_scan(self, identifier: Identifier) -> None:
+        self._note("count_scan", identifier)
+
     def create_table(self, context: Any, identifier: Identifier, request: Any) -> Answer:
         given = self._note("create_table", context, identifier, request)
         return given or TableAnswer(loaded_table(identifier))

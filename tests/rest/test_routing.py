@@ -53,7 +53,7 @@ REACHES: list[tuple[str, str, Any, str, int]] = [
     ),
     ("DELETE", "/v1/namespaces/a/tables/t", None, "drop_table", 204),
     ("POST", "/v1/namespaces/a/tables/t/unregister", None, "unregister_table", 200),
-    ("POST", "/v1/namespaces/a/tables/t/metrics", SCAN, "table_exists", 204),
+    ("POST", "/v1/namespaces/a/tables/t/metrics", SCAN, "count_scan", 204),
     ("POST", "/v1/namespaces/a/tables/t/plan", {}, "plan", 200),
     ("GET", "/v1/namespaces/a/tables/t/plan/p", None, "fetch", 200),
     ("DELETE", "/v1/namespaces/a/tables/t/plan/p", None, "cancel", 204),

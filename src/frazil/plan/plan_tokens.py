@@ -21,7 +21,7 @@ from frazil.plan.scan_walk import Span
 
 MAX_TOKEN_BYTES: Final = 1 << 20
 """The largest decompressed token. Only its filter can be large."""
-_VERSION: Final = b"1"
+_VERSION: Final = b"2"
 _MAC_BYTES: Final = 16
 
 
@@ -38,6 +38,8 @@ class Token(Struct, frozen=True, array_like=True, omit_defaults=True):
     span: Span | None = None
     sequence_numbers: bool = False
     all_deletes: bool = False
+    expires_ms: int = 0
+    """When it ends, by the database's clock. Until then its snapshots are leased."""
 
 
 class InvalidToken(Exception):

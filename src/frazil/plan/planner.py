@@ -18,10 +18,11 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from frazil.commit.pipeline.catalog_answers import LoadedTable
+from frazil.commit.catalog.table_activity import TableActivity
 from frazil.commit.pipeline.pending_requests import Context
 from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.plan.plan_answers import TaskWriter
+from frazil.plan.plan_leases import LIFETIME_MS, LeasedTables, PlanLeases
 from frazil.plan.plan_metrics import PlanMetrics
 from frazil.plan.plan_tokens import InvalidToken, Token, Tokens
 from frazil.plan.scan_requests import Scan, resolve_scan
@@ -58,12 +59,15 @@ class PlanLimits:
     """How long a request waits for its plan before the client must fetch it later."""
     page_files: int = 5_000
     """The files in one answer; the others are fetched with task tokens."""
+    lifetime_ms: int = LIFETIME_MS
+    """How long plan ids and task tokens are valid."""
 
 
-class PlannedTables(Protocol):
+class PlannedTables(LeasedTables, Protocol):
     """The part of the catalog that planning uses."""
 
-    def load_table(self, identifier: Identifier) -> LoadedTable: ...
+    @property
+    def activity(self) -> TableActivity: ...
 
     def manifest_reader(self) -> ManifestReader: ...
 
@@ -87,6 +91,7 @@ class Planner:
         self._tables = tables
         self._tokens = Tokens(secret)
         self._limits = limits or PlanLimits()
+        self._leases = PlanLeases(tables, self._limits.lifetime_ms)
         self.metrics = PlanMetrics()
         self._workers = ThreadPoolExecutor(_THREADS, "frazil-plan")
         self._working: dict[str, _Work] = {}
@@ -111,11 +116,15 @@ class Planner:
         file, in this answer and in those for its task tokens. `all_deletes` adds equality deletes
         that apply by partition and number, but whose values cannot occur in the data file.
         """
-        metadata = self._tables.load_table(identifier).metadata
+        loaded = self._tables.load_table(identifier)
+        metadata = loaded.metadata
         scan = resolve_scan(
             metadata, request, sequence_numbers=sequence_numbers, all_deletes=all_deletes
         )
-        token = self._token(context, metadata, request, scan)
+        # Before anything is read, so that the files stay from now on.
+        expires_ms = self._leases.hold(identifier, loaded, scan.read_snapshot_ids())
+        self._tables.activity.scanned(loaded.relation_uuid)
+        token = self._token(context, metadata, request, scan, expires_ms)
         plan_id = self._tokens.sign(token)
         if plan_id is None or len(plan_id) > MAX_PLAN_ID_LENGTH:
             # The client cannot fetch this plan by an id, so answer it now, however long it takes.
@@ -263,6 +272,7 @@ class Planner:
         metadata: TableMetadata,
         request: PlanTableScanRequest,
         scan: Scan,
+        expires_ms: int,
     ) -> Token:
         """Return the token of a scan. It names the snapshot, so its files never change."""
         pinned = request
@@ -276,6 +286,7 @@ class Planner:
             os.urandom(_NONCE_BYTES),
             sequence_numbers=scan.sequence_numbers,
             all_deletes=scan.all_deletes,
+            expires_ms=expires_ms,
         )
 
     def _scan(self, metadata: TableMetadata, token: Token, missing: type[FrazilError]) -> Scan:
@@ -292,12 +303,15 @@ class Planner:
             raise missing(f"the plan can no longer be carried out: {error.message}") from error
 
     def _read(self, text: str, kind: str, metadata: TableMetadata, context: Context) -> Token:
+        missing = NoSuchPlanId if kind == "plan" else NoSuchPlanTask
         try:
-            return self._tokens.read(text, kind, metadata.table_uuid or "", context.principal)
+            token = self._tokens.read(text, kind, metadata.table_uuid or "", context.principal)
         except InvalidToken:
-            if kind == "plan":
-                raise NoSuchPlanId("Plan id does not exist for this table") from None
-            raise NoSuchPlanTask("Plan task does not exist for this table") from None
+            what = "Plan id" if kind == "plan" else "Plan task"
+            raise missing(f"{what} does not exist for this table") from None
+        if token.expires_ms <= self._leases.now_ms():
+            raise missing("the plan has expired: plan the scan again")
+        return token
 
 
 @contextmanager

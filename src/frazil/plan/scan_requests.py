@@ -40,6 +40,12 @@ class Scan:
     all_deletes: bool = False
     """Whether the answer also contains equality deletes whose values cannot occur in a file."""
 
+    def read_snapshot_ids(self) -> tuple[int, ...]:
+        """Return the snapshots whose manifest lists the scan reads."""
+        if self.appended is not None:
+            return tuple(snapshot.snapshot_id for snapshot in self.appended)
+        return () if self.snapshot is None else (self.snapshot.snapshot_id,)
+
 
 def resolve_scan(
     metadata: TableMetadata,

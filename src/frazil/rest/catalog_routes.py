@@ -28,6 +28,7 @@ from frazil.wire.rest_messages import (
     RegisterTableRequest,
     RegisterViewRequest,
     Report,
+    ScanReport,
     UpdateNamespacePropertiesRequest,
     table_identifiers,
 )
@@ -203,10 +204,12 @@ async def rename_table(app: RestApp, call: Call) -> Reply:
 
 
 async def report_metrics(app: RestApp, call: Call) -> Reply:
-    """Log the report at debug level. A report changes nothing."""
+    """Log the report at debug level, and count a scan. The server counts its commits itself."""
     report = call.request_as(Report)
     identifier = call.table()
-    await app.blocking(app.catalog.table_exists, identifier)
+    is_scan = isinstance(report, ScanReport)
+    note = app.catalog.count_scan if is_scan else app.catalog.table_exists
+    await app.blocking(note, identifier)
     _metrics.debug(
         "report",
         extra={

@@ -28,6 +28,7 @@ from frazil.commit.catalog.manifest_maintenance import (
 )
 from frazil.commit.catalog.namespace_changes import Namespaces
 from frazil.commit.catalog.relation_lifecycle import Tables, Views
+from frazil.commit.catalog.table_activity import TableActivity
 from frazil.commit.pipeline.catalog_answers import Answer, LoadedTable, LoadedView, NoContent
 from frazil.commit.pipeline.clock_watch import ClockWatch
 from frazil.commit.pipeline.commit_batch import BatchTools
@@ -55,6 +56,7 @@ from frazil.commit.snapshot.commit_environment import Environments
 from frazil.commit.snapshot.file_writer import FileWriter
 from frazil.commit.snapshot.table_locations import TableLocations
 from frazil.db.base import DatabaseUnavailable, Kind, Relation
+from frazil.db.housekeeping_rows import database_now_ms
 from frazil.db.rows import Database
 from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.read.counters import CacheCounts
@@ -81,7 +83,7 @@ _COMMIT_THREADS = 16
 _FILE_THREADS = 16
 _DRAIN_TIMEOUT_S = 60.0
 _FORGET_EVERY_S = 600.0
-_CHECK_CLOCK_EVERY_S = 60.0
+_TAKE_CARE_EVERY_S = 30.0
 _KEEP_COMMIT_IDS_S = 7 * 24 * 3600
 READY_RETRY_AFTER_S = 2
 
@@ -120,6 +122,7 @@ class Catalog:
         writer = FileWriter(store, self._file_workers)
         environments = Environments(db, store, locations, self._manifests, self._file_workers)
         pauses = Pauses()
+        self.activity = TableActivity(db)
         self._idempotency = Idempotency(db, self._cache)
         self._clock = ClockWatch(db)
         self._metrics = CommitMetrics()
@@ -195,6 +198,10 @@ class Catalog:
 
     def table_row(self, identifier: Identifier) -> Relation:
         return self._tables.row(identifier)
+
+    def count_scan(self, identifier: Identifier) -> None:
+        """Count a scan that a client has planned by itself."""
+        self.activity.scanned(self._tables.row(identifier).uuid)
 
     def manifest_reader(self) -> ManifestReader:
         """Return a reader of manifests that uses the cache of commits."""
@@ -425,6 +432,7 @@ class Catalog:
             return running
         if isinstance(pending, PendingCommit):
             self._metrics.watch(pending)
+            pending.future.add_done_callback(self.activity.answered)
         if not has_key:
             try:
                 pending.context.check_may_change()
@@ -505,17 +513,20 @@ class Catalog:
         self._workers.shutdown(wait=True)
         self._file_workers.shutdown(wait=True)
         self._manifests.close()
+        self.activity.flush()
         self._caretaker.join(timeout=5)
 
     def _take_care(self) -> None:
-        """Check the clock and delete old rows periodically, until the catalog is closed."""
+        """Check the clock, store counts and delete old rows periodically, until the catalog is
+        closed."""
         forget_at = time.monotonic() + _FORGET_EVERY_S
         while True:
             # A database that does not answer is reported by its own probe.
             with suppress(DatabaseUnavailable):
                 self._clock.check()
-            if self._stop.wait(_CHECK_CLOCK_EVERY_S):
+            if self._stop.wait(_TAKE_CARE_EVERY_S):
                 return
+            self.activity.flush()
             if time.monotonic() >= forget_at:
                 forget_at = time.monotonic() + _FORGET_EVERY_S
                 self._forget()
@@ -526,5 +537,7 @@ class Catalog:
         try:
             self.database.forget_keys(2 * self._lifetime_s)
             self.database.forget_commits(_KEEP_COMMIT_IDS_S)
+            self.database.execute("forget_leases", {"now_ms": database_now_ms(self.database)})
+            self.activity.forget()
         except DatabaseUnavailable as error:
-            logger.warning("could not forget old keys and commit ids: %s", error)
+            logger.warning("could not forget old rows: %s", error)
