@@ -32,24 +32,19 @@ def shop(tmp_path: Path) -> Iterator[Shop]:
 
 
 @pytest.fixture(
-    params=[
-        "sqlite-local",
-        pytest.param("postgres-local", marks=pytest.mark.process),
-        pytest.param("sqlite-s3", marks=pytest.mark.process),
-    ]
+    params=["sqlite-local", pytest.param("postgres-s3", marks=pytest.mark.process)],
 )
 def any_shop(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shop]:
-    """Return a shop on each database and each store."""
-    url = f"sqlite:///{tmp_path}/catalog.db"
-    store: Store = LocalStore()
-    root = f"file://{tmp_path}/wh"
-    if request.param == "postgres-local":
-        postgres: PostgresServer = request.getfixturevalue("postgres_server")
-        url = postgres.create_database()
-    if request.param == "sqlite-s3":
-        from frazil.store.s3_store import S3Store
+    """Return a shop on each database and on each store."""
+    if request.param == "sqlite-local":
+        url = f"sqlite:///{tmp_path}/catalog.db"
+        yield from _opened(url, LocalStore(), f"file://{tmp_path}/wh")
+        return
+    from frazil.store.s3_store import S3Store
 
-        s3: S3Server = request.getfixturevalue("s3_server")
-        store = S3Store(environ=s3.environ())
-        root = f"{s3.create_bucket(f'orphans-{uuid.uuid4().hex[:12]}')}/wh"
-    yield from _opened(url, store, root)
+    postgres: PostgresServer = request.getfixturevalue("postgres_server")
+    s3: S3Server = request.getfixturevalue("s3_server")
+    root = f"{s3.create_bucket(f'orphans-{uuid.uuid4().hex[:12]}')}/wh"
+    url = postgres.create_database()
+    yield from _opened(url, S3Store(environ=s3.environ()), root)
+    postgres.drop_database(url)

@@ -6,22 +6,20 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from frazil.commit.catalog.operations import Catalog
-from frazil.commit.snapshot.table_locations import TableLocations
 from frazil.db.housekeeping_rows import doomed_files
 from frazil.db.rows import Database
 from frazil.housekeeping.file_lists import ListedFile
-from frazil.housekeeping.orphan_files import remove_orphan_files
+from frazil.housekeeping.orphan_files import remove_orphans
 from frazil.housekeeping.orphan_options import OrphanFilesResult, OrphanOptions
-from frazil.housekeeping.orphan_reachability import OrphanParts
 from frazil.housekeeping.reachability import Watch
-from frazil.read.metadata_cache import MetadataCache
+from frazil.housekeeping.server_operations import ServerTools
 from frazil.store.locations import AllowedLocations
 from frazil.store.object_store import ObjectInfo, Store
 from tests.commit.requests import Driver, name
@@ -78,8 +76,10 @@ class Shop:
     store: WatchedStore
     root: str
     catalog: Catalog
-    parts: OrphanParts
-    locations: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def tools(self) -> ServerTools:
+        return ServerTools(self.database, self.store, self.catalog)
 
     @property
     def driver(self) -> Driver:
@@ -148,7 +148,6 @@ class Shop:
         watch: Watch | None = None,
         file_list: Iterable[ListedFile] | None = None,
         stored_list: str | None = None,
-        catalog_files: tuple[str, ...] = (),
         **options: Any,
     ) -> OrphanFilesResult:
         """Search for files of any age."""
@@ -157,12 +156,11 @@ class Shop:
         if file_list is not None:
             stored_list = self.stored(file_list, table)
         options["file_list"] = stored_list
-        return remove_orphan_files(
-            replace(self.parts, catalog_files=catalog_files),
-            name(table),
+        return remove_orphans(
+            self.tools,
+            self.uuid(table),
             OrphanOptions(**options),
             dry_run=dry_run,
-            quarantine_ms=QUARANTINE_MS,
             watch=watch or Watch(),
         )
 
@@ -183,12 +181,18 @@ class Shop:
         return {file.path for file in doomed_files(self.database, self.uuid(table))}
 
 
-def open_shop(database: Database, store: Store, root: str) -> Shop:
+def open_shop(
+    database: Database, store: Store, root: str, cache_folder: Path | None = None
+) -> Shop:
     watched = WatchedStore(store)
     watched.make_folders([root])
-    allowed = AllowedLocations(root)
-    catalog = Catalog(db=database, store=watched, warehouse=root, allowed_locations=allowed)
-    parts = OrphanParts(database, watched, MetadataCache(watched, 1 << 26), TableLocations(allowed))
-    shop = Shop(database, watched, root, catalog, parts)
+    catalog = Catalog(
+        db=database,
+        store=watched,
+        warehouse=root,
+        allowed_locations=AllowedLocations(root),
+        manifest_cache_folder=cache_folder,
+    )
+    shop = Shop(database, watched, root, catalog)
     shop.driver.create_namespace("ns")
     return shop

@@ -12,6 +12,7 @@ import pytest
 
 from frazil.db.housekeeping_rows import DeletionState, doomed_file, doomed_files
 from frazil.housekeeping.file_lists import ListedFile
+from frazil.housekeeping.orphan_files import remove_orphans
 from frazil.housekeeping.orphan_options import MAX_LOCATIONS, OrphanOptions
 from frazil.housekeeping.orphan_reachability import BATCH
 from frazil.housekeeping.reachability import Stopped, Watch
@@ -164,6 +165,21 @@ def test_slashes_at_the_end_of_a_location_ducklake_815(shop: Shop, slashes: str)
     assert shop.found(location=f"{location}/data{slashes}") == {orphan}
     assert shop.found(location=f"{location}/metadata{slashes}") == set()
     assert all(shop.store.size(path) is not None for path in live)
+
+
+def test_what_a_killed_server_leaves_is_found_in_the_metadata_folder(any_shop: Shop) -> None:
+    location = any_shop.create()
+    any_shop.append()
+    left = {
+        any_shop.write(f"{location}/metadata/{name}")
+        for name in (
+            "00002-2f6c4a34-30b9-4c3c-a8f3-6a1a1c2b3d4e.metadata.json",
+            "2f6c4a34-30b9-4c3c-a8f3-6a1a1c2b3d4e-m0.avro",
+            "snap-1-0-2f6c4a34-30b9-4c3c-a8f3-6a1a1c2b3d4e.avro",
+        )
+    }
+    any_shop.orphan()
+    assert any_shop.found(location=f"{location}/metadata") == left
 
 
 def test_a_location_outside_the_table_is_refused(shop: Shop) -> None:
@@ -338,7 +354,7 @@ def test_a_cancelled_search_records_nothing(shop: Shop) -> None:
 
 def test_a_table_that_does_not_exist(shop: Shop) -> None:
     with pytest.raises(NoSuchTable):
-        shop.search("missing")
+        remove_orphans(shop.tools, "0" * 36, OrphanOptions())
 
 
 def test_nothing_is_recorded_without_gc(any_shop: Shop) -> None:

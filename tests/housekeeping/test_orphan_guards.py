@@ -11,14 +11,16 @@ import fastavro
 import pytest
 
 from frazil.db.base import CreateRelation, DropRelation, Kind, Relation
+from frazil.db.connect import connect
 from frazil.housekeeping.file_lists import ListedFile
 from frazil.housekeeping.orphan_guards import FEW_FILES, files_of_catalog
 from frazil.housekeeping.orphan_options import OrphanOptions, PrefixMismatchMode
+from frazil.store.local_store import LocalStore
 from frazil.wire.errors import BadRequest, Conflict, ValidationError
 from frazil.wire.maintenance_operations import OPERATIONS, REMOVE_ORPHAN_FILES, check_options
 from tests.commit.requests import name
 from tests.db.helpers import must
-from tests.housekeeping.orphan_shop import Shop
+from tests.housekeeping.orphan_shop import Shop, open_shop
 
 
 @pytest.fixture(autouse=True)
@@ -56,21 +58,39 @@ def test_a_large_share_of_the_bytes_is_refused(shop: Shop) -> None:
 # --- what lies in the place -----------------------------------------------------------------------
 
 
-def test_the_database_of_the_catalog_is_never_an_orphan_ducklake_813(shop: Shop) -> None:
-    location = shop.create()
-    folder = Path(location.removeprefix("file://"))
-    inside = f"{folder}/data/catalog.db"
-    for suffix in ("", "-wal", "-shm", ".lock"):
-        with pytest.raises(Conflict, match="the catalog itself"):
-            shop.search(catalog_files=(f"{inside}{suffix}",))
-    with pytest.raises(Conflict, match="the catalog itself"):
-        shop.search(catalog_files=(str(folder),))
-    with pytest.raises(Conflict, match="the catalog itself"):
-        shop.search(catalog_files=(shop.root,))
-    own = files_of_catalog(shop.database, ["/var/cache/frazil"])
-    names = {Path(path).name for path in own}
-    assert names >= {"catalog.db", "catalog.db-wal", "catalog.db-shm", "catalog.db.lock", "frazil"}
-    assert shop.search(catalog_files=own).orphan_files_count == 0
+def test_the_database_of_the_catalog_is_never_an_orphan_ducklake_813(tmp_path: Path) -> None:
+    place = tmp_path / "wh" / "place"
+    (place / "data").mkdir(parents=True)
+    database = connect(f"sqlite:///{place}/data/catalog.db")
+    database.migrate()
+    shop = open_shop(database, LocalStore(), f"file://{tmp_path}/wh")
+    shop.create(location=f"file://{place}")
+    shop.append()
+    shop.create("u")
+    orphan = shop.orphan("u")
+    with pytest.raises(Conflict, match=r"catalog\.db, which belongs to the catalog itself"):
+        shop.search()
+    assert shop.found("u") == {orphan}
+    shop.catalog.close()
+    database.close()
+
+
+def test_the_cache_of_the_catalog_is_never_an_orphan(tmp_path: Path) -> None:
+    place = tmp_path / "wh" / "place"
+    database = connect(f"sqlite:///{tmp_path}/other.db")
+    database.migrate()
+    shop = open_shop(database, LocalStore(), f"file://{tmp_path}/wh", place / "data" / "cache")
+    shop.create(location=f"file://{place}")
+    with pytest.raises(Conflict, match="cache, which belongs to the catalog itself"):
+        shop.search()
+    shop.catalog.close()
+    database.close()
+
+
+@pytest.mark.parametrize("suffix", ["", "-wal", "-shm", "-journal", ".lock"])
+def test_the_files_of_the_database_are_files_of_the_catalog(shop: Shop, suffix: str) -> None:
+    names = {Path(path).name for path in files_of_catalog(shop.tools)}
+    assert f"catalog.db{suffix}" in names
 
 
 def test_the_location_of_another_table_is_refused(shop: Shop) -> None:

@@ -10,8 +10,8 @@ keep a file that a writer is about to commit:
   that was committed at any time before is no orphan. A commit that names a recorded file takes it
   back (`CheckAddedPaths`), and the sweep computes reachability once more before it deletes.
 
-Nothing is deleted here. Orphans are recorded, and the sweep deletes them when their quarantine is
-over.
+The search deletes nothing. Orphans are recorded, and the sweep deletes them when their quarantine
+is over.
 """
 
 from __future__ import annotations
@@ -20,57 +20,86 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from frazil.db.base import Kind
+from msgspec.structs import replace
+
+from frazil.db.base import Relation
 from frazil.db.housekeeping_rows import DeletionState, database_now_ms, doomed_parameters
 from frazil.db.rows import Database
 from frazil.db.sql import Statements
+from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.housekeeping.file_lists import ListedFile, stored_file_list
 from frazil.housekeeping.orphan_guards import Place, check_gc_enabled, checked_place
 from frazil.housekeeping.orphan_options import MAX_LOCATIONS, OrphanFilesResult, OrphanOptions
-from frazil.housekeeping.orphan_reachability import Needed, NotingReader, OrphanParts
+from frazil.housekeeping.orphan_reachability import Needed, NotingReader
 from frazil.housekeeping.orphan_search import HiddenPaths, OrphanSearch, OrphanSpool, list_files
 from frazil.housekeeping.reachability import UNWATCHED, Watch
+from frazil.housekeeping.server_operations import JobRun, ServerTools
+from frazil.housekeeping.sweep import sweep_table
 from frazil.values.path_keys import is_below
 from frazil.wire.errors import NoSuchTable
-from frazil.wire.identifiers import Identifier
+from frazil.wire.frazil_properties import quarantine_ms
 
 REASON: Final = "orphan"
 
 
-def remove_orphan_files(
-    parts: OrphanParts,
-    identifier: Identifier,
+def remove_orphan_files(tools: ServerTools, job: JobRun) -> OrphanFilesResult:
+    """Record the orphan files of the table of a job, and delete them if it has no quarantine."""
+    watch = Watch(job.progress, job.cancelled)
+    options = OrphanOptions.from_texts(job.options)
+    return remove_orphans(tools, job.uuid, options, dry_run=job.dry_run, watch=watch)
+
+
+def remove_orphans(
+    tools: ServerTools,
+    uuid: str,
     options: OrphanOptions,
     *,
     dry_run: bool = False,
-    quarantine_ms: int,
     watch: Watch = UNWATCHED,
 ) -> OrphanFilesResult:
-    """Record the orphan files of a table, or only return them.
+    """Record the orphan files of a table, and delete them if it has no quarantine. A dry run only
+    returns them.
 
     Raises BadRequest, ValidationError or Conflict if the search must not run or its result cannot
     be right; then nothing is recorded.
     """
-    row = parts.database.relation(identifier)
-    if row is None or row.kind is not Kind.TABLE:
-        raise NoSuchTable(f"Table does not exist: {identifier}")
-    metadata = parts.metadata.table(row.metadata_location).metadata
+    row = tools.database.relation_by_uuid(uuid)
+    if row is None:
+        raise NoSuchTable(f"there is no table with the uuid {uuid}")
+    metadata = tools.catalog.metadata_at(row.metadata_location)
+    quarantine = quarantine_ms(metadata.properties)
+    result = _search(tools, row, metadata, options, quarantine, dry_run, watch)
+    if dry_run or quarantine or not result.orphan_files_count:
+        return result
+    deleted = sweep_table(tools, uuid, watch=watch).deleted
+    return replace(result, deleted_files_count=deleted.total)
+
+
+def _search(
+    tools: ServerTools,
+    row: Relation,
+    metadata: TableMetadata,
+    options: OrphanOptions,
+    quarantine: int,
+    dry_run: bool,
+    watch: Watch,
+) -> OrphanFilesResult:
     check_gc_enabled(metadata)
-    own = checked_place(metadata, row.uuid, parts.locations, parts.database, parts.catalog_files)
+    own = checked_place(tools, row.uuid, metadata)
     place = own if options.location is None else Place((own.inside(options.location, "location"),))
-    older_than_ms = options.cutoff_ms(database_now_ms(parts.database), dry_run=dry_run)
-    reader = NotingReader(parts, options, place)
-    needed = Needed(parts, row, place, reader, watch)
+    older_than_ms = options.cutoff_ms(database_now_ms(tools.database), dry_run=dry_run)
+    reader = NotingReader(tools, options, place)
+    needed = Needed(tools, row, place, reader, watch)
     hidden = HiddenPaths(metadata)
     search = OrphanSearch(options, older_than_ms, reader, needed, hidden, watch)
     with OrphanSpool() as orphans:
         if options.file_list is None:
-            search.run(list_files(parts.store, place), orphans)
+            search.run(list_files(tools.store, place), orphans)
         else:
             folder = own.inside(options.file_list, "file_list")
-            search.run(stored_file_list(parts.store, str(folder)), orphans)
+            search.run(stored_file_list(tools.store, str(folder)), orphans)
         refusal = search.check(is_whole=options.file_list is None, dry_run=dry_run)
-        record = _Record(parts.database, needed, quarantine_ms, dry_run)
+        record = _Record(tools.database, needed, quarantine, dry_run)
         for batch in orphans.batches():
             record.add(batch)
             watch.step(record.files, search.counts.orphans)

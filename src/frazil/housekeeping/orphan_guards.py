@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from frazil.commit.snapshot.table_locations import TableLocations
 from frazil.db.housekeeping_rows import PurgedTableRow, purged_tables
 from frazil.db.rows import Database, namespace_of
 from frazil.db.sqlite import SqliteDatabase
 from frazil.format.metadata.table_metadata import TableMetadata
+from frazil.housekeeping.expiration_plan import GC_ENABLED, gc_is_enabled
+from frazil.housekeeping.server_operations import ServerTools
 from frazil.store.locations import Location, canonical_location, is_within, parse_location
 from frazil.values.path_keys import PathKey, PathKeys, is_below
 from frazil.wire.errors import BadRequest, Conflict, Forbidden, ValidationError
@@ -27,21 +28,21 @@ _SQLITE_SUFFIXES: Final = ("", "-wal", "-shm", "-journal", ".lock")
 
 
 def check_gc_enabled(metadata: TableMetadata) -> None:
-    if metadata.properties.get("gc.enabled", "true").lower() == "false":
+    if not gc_is_enabled(metadata):
         raise ValidationError(
-            "gc.enabled is false: no files of this table may be deleted, because other tables may "
-            "use them"
+            f"{GC_ENABLED} is false: no file of this table may be deleted, because other tables "
+            "may use them"
         )
 
 
-def files_of_catalog(database: Database, folders: Sequence[str]) -> tuple[str, ...]:
-    """Return the local files and folders in which the catalog itself keeps what it knows."""
-    own = (
-        tuple(f"{database.path}{suffix}" for suffix in _SQLITE_SUFFIXES)
-        if isinstance(database, SqliteDatabase)
-        else ()
-    )
-    return (*own, *folders)
+def files_of_catalog(tools: ServerTools) -> list[str]:
+    """Return the local files and folders of the catalog itself."""
+    found: list[str] = []
+    if isinstance(tools.database, SqliteDatabase):
+        found += [f"{tools.database.path}{suffix}" for suffix in _SQLITE_SUFFIXES]
+    if tools.catalog.manifest_cache_folder is not None:
+        found.append(str(tools.catalog.manifest_cache_folder.resolve()))
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,20 +65,15 @@ class Place:
         return tuple(keys.of_folder(str(root)) for root in self.roots)
 
 
-def checked_place(
-    metadata: TableMetadata,
-    uuid: str,
-    locations: TableLocations,
-    database: Database,
-    catalog_files: Sequence[str],
-) -> Place:
+def checked_place(tools: ServerTools, uuid: str, metadata: TableMetadata) -> Place:
     """Return the table's own locations. Raises if they are not this table's alone."""
-    own = [canonical_location(text) for text in locations.owned(metadata)]
-    roots = _outermost(own)
+    own = tools.catalog.locations.owned(metadata)
+    roots = _outermost([canonical_location(text) for text in own])
+    catalog_files = files_of_catalog(tools)
     for root in roots:
-        _refuse_other_tables(root, uuid, database)
+        _refuse_other_tables(root, uuid, tools.database)
         _refuse_files_of_catalog(root, catalog_files)
-        _refuse_metadata_of_others(root, metadata.location, uuid, database)
+        _refuse_metadata_of_others(root, metadata.location, uuid, tools.database)
     return Place(roots)
 
 

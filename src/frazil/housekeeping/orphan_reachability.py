@@ -4,13 +4,11 @@ recorded for deletion already."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
 import numpy as np
 
-from frazil.commit.snapshot.table_locations import TableLocations
 from frazil.db.base import Relation
 from frazil.db.housekeeping_rows import (
     DeletionState,
@@ -19,16 +17,14 @@ from frazil.db.housekeeping_rows import (
     expired_snapshots,
     intents_of,
 )
-from frazil.db.rows import Database
 from frazil.db.sql import Fetch
-from frazil.format.metadata.snapshots import parse_snapshot
+from frazil.housekeeping.due_rows import named_by_rows
 from frazil.housekeeping.file_lists import ListedFile
 from frazil.housekeeping.orphan_guards import Place, check_gc_enabled, purged_tables_in
 from frazil.housekeeping.orphan_options import OrphanOptions
 from frazil.housekeeping.path_hashes import Hashes, HashSet, path_hashes
-from frazil.housekeeping.reachability import KeptFiles, Named, TreeReader, Watch, named_by_table
-from frazil.read.metadata_cache import MetadataCache
-from frazil.store.object_store import Store
+from frazil.housekeeping.reachability import KeptFiles, TreeReader, Watch, named_by_table
+from frazil.housekeeping.server_operations import ServerTools
 from frazil.values.path_keys import PathKey, PathKeys, is_below
 from frazil.wire.errors import NoSuchTable
 
@@ -38,23 +34,11 @@ _EVER_MS: Final = 2**62
 _NO_LIMIT: Final = 2**62
 
 
-@dataclass(frozen=True, slots=True)
-class OrphanParts:
-    """What a search uses of the catalog."""
-
-    database: Database
-    store: Store
-    metadata: MetadataCache
-    locations: TableLocations
-    catalog_files: Sequence[str] = ()
-    """Local files and folders of the catalog itself."""
-
-
 class NotingReader(TreeReader):
     """Reads the tree of the table, and notes where the named files lie."""
 
-    def __init__(self, parts: OrphanParts, options: OrphanOptions, place: Place) -> None:
-        super().__init__(parts.store, parts.locations.check_readable)
+    def __init__(self, tools: ServerTools, options: OrphanOptions, place: Place) -> None:
+        super().__init__(tools.store, tools.catalog.locations.check_readable)
         self.keys = PathKeys(
             decode=True,
             equal_schemes=options.schemes(),
@@ -103,9 +87,9 @@ class Needed:
     """Everything that must stay, and what is to be deleted already."""
 
     def __init__(
-        self, parts: OrphanParts, row: Relation, place: Place, reader: NotingReader, watch: Watch
+        self, tools: ServerTools, row: Relation, place: Place, reader: NotingReader, watch: Watch
     ) -> None:
-        self._parts = parts
+        self._tools = tools
         self._place = place
         self._reader = reader
         self.uuid = row.uuid
@@ -114,9 +98,9 @@ class Needed:
         self.metadata_location = ""
         self.recorded = HashSet()
         self.intents: tuple[PathKey, ...] = ()
-        for purged in purged_tables_in(place, row.uuid, parts.database):
+        for purged in purged_tables_in(place, row.uuid, tools.database):
             if purged.state is DeletionState.QUARANTINED:
-                metadata = parts.metadata.table(purged.metadata_location).metadata
+                metadata = tools.catalog.metadata_at(purged.metadata_location)
                 self.kept.add(named_by_table(metadata, purged.metadata_location))
         self.read()
 
@@ -126,11 +110,11 @@ class Needed:
         The pointer is read first. Whoever moves a snapshot between the metadata and the quarantine
         moves the pointer too, and the recording transaction compares it.
         """
-        database = self._parts.database
+        database = self._tools.database
         row = database.relation_by_uuid(self.uuid)
         if row is None:
             raise NoSuchTable(f"Table does not exist: {self.identifier}")
-        metadata = self._parts.metadata.table(row.metadata_location).metadata
+        metadata = self._tools.catalog.metadata_at(row.metadata_location)
         check_gc_enabled(metadata)
         self.kept.add(named_by_table(metadata, row.metadata_location))
         quarantined = [
@@ -138,18 +122,13 @@ class Needed:
             for expired in expired_snapshots(database, self.uuid)
             if expired.state is DeletionState.QUARANTINED
         ]
-        self.kept.add(
-            Named(
-                snapshots=tuple(parse_snapshot(expired.snapshot) for expired in quarantined),
-                statistics=tuple(path for expired in quarantined for path in expired.statistics),
-            )
-        )
+        self.kept.add(named_by_rows(quarantined))
         self._read_recorded()
         self.intents = self.live_intents(database)
         self.metadata_location = row.metadata_location
 
     def _read_recorded(self) -> None:
-        database, hashes = self._parts.database, self._reader.listed_hashes
+        database, hashes = self._tools.database, self._reader.listed_hashes
         doomed = (file.path for file in doomed_files(database, self.uuid))
         while paths := list(islice(doomed, BATCH)):
             self.recorded.add(hashes(paths))

@@ -22,6 +22,7 @@ from frazil.wire.maintenance_operations import (
     DELETE_UNREACHABLE_FILES,
     EXPIRE_SNAPSHOTS,
     REMOVE_DANGLING_DELETES,
+    REMOVE_ORPHAN_FILES,
     REWRITE_MANIFESTS,
 )
 
@@ -112,6 +113,7 @@ def _later(module: str, function: str) -> ServerOperation:
 SERVER_OPERATIONS: Final[dict[str, ServerOperation]] = {
     EXPIRE_SNAPSHOTS: _later("frazil.housekeeping.expiration", "expire_snapshots"),
     DELETE_UNREACHABLE_FILES: _later("frazil.housekeeping.sweep", "delete_unreachable_files"),
+    REMOVE_ORPHAN_FILES: _later("frazil.housekeeping.orphan_files", "remove_orphan_files"),
     REWRITE_MANIFESTS: rewrite_manifests,
     REMOVE_DANGLING_DELETES: remove_dangling_deletes,
 }

@@ -108,6 +108,7 @@ class Catalog:
         self._file_workers = ThreadPoolExecutor(_FILE_THREADS, "frazil-files")
         self._cache = MetadataCache(store, metadata_cache_bytes)
         self._manifests = ManifestCache(manifest_cache_bytes, manifest_cache_folder)
+        self.manifest_cache_folder = manifest_cache_folder
         locations = TableLocations(allowed_locations)
         self.check_write_folder = locations.check_write_folder
         self.locations = locations
