@@ -5,7 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from uuid import uuid4
 
-from frazil.maintenance import rewrite_data_files
+from frazil.maintenance import (
+    convert_equality_deletes,
+    rewrite_data_files,
+    rewrite_position_delete_files,
+)
 from tests.housekeeping.rest_calls import Refused, Routes
 from tests.housekeeping.world import (
     HOUR_MS,
@@ -48,6 +52,25 @@ def rewrite_manifests(world: World, table: TableModel) -> str:
     branch = world.random.choice(sorted(table.heads))
     result = routes(world, table).run_job("rewrite_manifests", {"branch": branch})
     return f"rewrite manifests of {branch}: {result}"
+
+
+def remove_dangling(world: World, table: TableModel) -> str:
+    branch = world.random.choice(sorted(table.heads))
+    result = routes(world, table).run_job("remove_dangling_deletes", {"branch": branch})
+    return f"remove dangling deletes of {branch}: {result}"
+
+
+def rewrite_position_deletes(world: World, table: TableModel) -> str:
+    branch = world.random.choice(sorted(table.heads))
+    options = {"rewrite-all": "true"} if world.random.random() < 0.5 else {"min-input-files": "2"}
+    result = rewrite_position_delete_files(world.load(table), branch=branch, options=options)
+    return f"rewrite position deletes of {branch}: {result}"
+
+
+def convert_deletes(world: World, table: TableModel) -> str:
+    branch = world.random.choice(sorted(table.heads))
+    result = convert_equality_deletes(world.load(table), branch=branch)
+    return f"convert equality deletes of {branch}: {result}"
 
 
 # --- expiry ---------------------------------------------------------------------------------------
@@ -291,6 +314,9 @@ def settle(world: World) -> None:
 MAINTAINERS: dict[str, tuple[Step, int]] = {
     "compact": (compact, 6),
     "rewrite_manifests": (rewrite_manifests, 2),
+    "remove_dangling": (remove_dangling, 2),
+    "rewrite_position_deletes": (rewrite_position_deletes, 2),
+    "convert_deletes": (convert_deletes, 2),
     "remove_snapshots": (remove_snapshots, 3),
     "expire": (expire, 5),
     "expire_everything": (expire_everything, 2),

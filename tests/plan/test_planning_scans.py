@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from frazil.plan.planner import PlanLimits
+from frazil.wire.identifiers import Identifier
 from tests.commit.finegrained.requests import (
     both,
     compare,
@@ -20,6 +21,7 @@ from tests.commit.finegrained.requests import (
 )
 from tests.commit.finegrained.tables import BUCKETS, DATES, SCHEMA, Answer, Table
 from tests.commit.finegrained.world import World
+from tests.commit.requests import context
 from tests.plan.plan_calls import NAMESPACE, asked, new_place, plan, with_pages
 
 NewTable = Callable[..., Table]
@@ -300,3 +302,41 @@ def test_the_table_says_who_plans(new_table: NewTable) -> None:
     body = {"name": "refused", "schema": SCHEMA, "properties": {name: "x"}}
     answer = table.call("POST", f"/v1/namespaces/{NAMESPACE}/tables", body)
     assert name in refusal(answer)
+
+
+# --- vectors in one file --------------------------------------------------------------------------
+
+
+def test_vectors_that_share_a_puffin_file_are_not_mixed_up(
+    world: World, new_table: NewTable
+) -> None:
+    """iceberg#17497: data files got the vectors of others, because they were found by path."""
+    table = new_table(version=3, spec=DATES)
+    files = [table.data(f"f{number}", "2024-05-01", rows=9) for number in range(8)]
+    table.append(*files)
+    shared = [
+        table.vector("shared", file, offset=4 + 10 * number, size=6 + number, rows=1 + number)
+        for number, file in enumerate(files)
+    ]
+    table.overwrite(add_deletes=shared[:5], base=table.head_id)
+    table.overwrite(add_deletes=shared[5:], base=table.head_id)
+    name = Identifier((table.namespace,), table.name)
+    for _ in range(2):
+        found = {}
+        for page in plan(table).pages:
+            for task in page.get("file-scan-tasks", []):
+                (only,) = (page["delete-files"][at] for at in task["delete-file-references"])
+                found[task["data-file"]["file-path"]] = only
+        assert {
+            path: (each["content-offset"], each["content-size-in-bytes"], each["record-count"])
+            for path, each in found.items()
+        } == {
+            file["file-path"]: (4 + 10 * number, 6 + number, 1 + number)
+            for number, file in enumerate(files)
+        }
+        assert all(each["referenced-data-file"] == path for path, each in found.items())
+        # The same after the entries were copied to other manifests.
+        world.catalog.rewrite_manifests(context(), name)
+        world.catalog.remove_dangling_deletes(context(), name)
+    table.load()
+    assert sum(m["content"] for m in table.tree().manifests) == 1
