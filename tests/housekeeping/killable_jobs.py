@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from frazil.maintenance import rewrite_data_files
+from frazil.maintenance import convert_equality_deletes, rewrite_data_files
 from tests.housekeeping import writers
 from tests.housekeeping.killed import KillableJob, hasty_client
 from tests.housekeeping.world import TableModel, World
@@ -21,7 +21,23 @@ def small_files(world: World, table: TableModel) -> None:
     writers.delete(world, table)
 
 
+def run_convert_equality_deletes(url: str, name: str) -> None:
+    with hasty_client(url) as client:
+        convert_equality_deletes(client.load_table(name))
+
+
+def equality_deletes(world: World, table: TableModel) -> None:
+    """Delete rows by equality, some of which are in files with other deletes."""
+    small_files(world, table)
+    for _ in range(2):
+        world.observe()
+        writers.equality_delete(world, table)
+
+
 JOBS = [
     KillableJob("rewrite_data_files", run_rewrite_data_files, "client", small_files),
     KillableJob("rewrite_data_files", run_rewrite_data_files, "server", small_files),
+    KillableJob(
+        "convert_equality_deletes", run_convert_equality_deletes, "client", equality_deletes
+    ),
 ]

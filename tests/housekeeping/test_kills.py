@@ -17,10 +17,13 @@ pytestmark = pytest.mark.process
 POINTS_OF_A_JOB = 2
 ON_POSTGRES = ("rewrite_data_files-server",)
 """The rest runs there in the long form."""
+ONLY_LONG = ("convert_equality_deletes-client",)
 
 
 CASES = [
-    pytest.param(job, kind, id=f"{job.id}-{kind}")
+    pytest.param(
+        job, kind, id=f"{job.id}-{kind}", marks=pytest.mark.full if job.id in ONLY_LONG else ()
+    )
     for job in JOBS
     for kind in ("sqlite", "postgres")
     if kind == "sqlite" or job.id in ON_POSTGRES
