@@ -15,7 +15,7 @@ RUN_EXTRAS := --extra server --extra postgres --extra s3 --extra parquet --extra
 
 .PHONY: help
 help: ## List the commands
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-22s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: setup
 setup: run-environment ## Create .venv with .venv/bin/frazil, then check the machine
@@ -116,6 +116,16 @@ bench-spark: test-environment ## Measure the Spark pipeline beside plain Parquet
 bench-spark-full: test-environment ## The same with more rows and rounds
 	@$(PY) scripts/jars.py fetch spark
 	@$(PY) -m benchmarks spark --full
+
+.PHONY: bench-maintenance
+bench-maintenance: test-environment ## Measure maintenance beside stock Iceberg's procedures
+	@$(PY) scripts/jars.py fetch spark
+	@$(PY) -m benchmarks maintenance --quick
+
+.PHONY: bench-maintenance-full
+bench-maintenance-full: test-environment ## The same with more rows and rounds
+	@$(PY) scripts/jars.py fetch spark
+	@$(PY) -m benchmarks maintenance --full
 
 .PHONY: lock
 lock: ## Write requirements/*.lock again (needs uv and the network)

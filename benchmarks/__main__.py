@@ -1,9 +1,9 @@
 """Measures loadTable and a classic commit next to other catalogs: `python -m benchmarks`.
 
 Prints its tables and writes every figure as JSON to benchmarks/results/. It asserts nothing, but
-prints each aim next to the measured value. Commits of declared files, the client, scan planning
-and the pipeline on Spark have their own commands: `python -m benchmarks commit --help`, and
-likewise `client`, `planning` and `spark`.
+prints each aim next to the measured value. Commits of declared files, the client, scan planning,
+the pipeline on Spark and maintenance have their own commands: `python -m benchmarks commit --help`,
+and likewise `client`, `planning`, `spark` and `maintenance`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from benchmarks import store_put_new
 from benchmarks.client import command as client
 from benchmarks.commands import PAGE, add_places, keep
 from benchmarks.commit import command as commit
+from benchmarks.maintenance import command as maintenance
 from benchmarks.planning import command as planning
 from benchmarks.report import publish, report
 from benchmarks.results import RESULTS, read_results
@@ -33,6 +34,7 @@ COMMANDS = {
     "client": client.main,
     "planning": planning.main,
     "spark": spark.main,
+    "maintenance": maintenance.main,
 }
 STORE_FILES, STORE_FILES_FULL = 100, 300
 STORE_FILE_BYTES = 8192

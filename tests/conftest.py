@@ -34,6 +34,7 @@ REQUIRE_ALL = os.environ.get("FRAZIL_REQUIRE_ALL") == "1"
 # The other files go one by one to the worker that has time.
 SPARK_FOLDERS = ("tests/stock_clients/", "tests/oracle/", "tests/spark/")
 SPARK_FILES = {
+    "tests/benchmarks/test_maintenance.py",
     "tests/benchmarks/test_spark.py",
     "tests/cli/test_documented_commands.py",
     "tests/datafiles/arrow/test_arrow.py",

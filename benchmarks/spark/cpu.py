@@ -5,10 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 import psutil
 
 from benchmarks.spark.results import Sample
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What a process has used that has run and ended during the work."""
+
+    cpu_s: float
+    peak_bytes: int
 
 
 class Meter:
@@ -21,12 +30,16 @@ class Meter:
         self._seen: dict[psutil.Process, float] = {}
 
     def measure(self, work: Callable[[], object], times: int = 1) -> Sample:
-        """Return the cost of the work, as the mean of `times` runs."""
+        """Return the cost of the work, as the mean of `times` runs.
+
+        Work that returns an `Ended` has run in a process which the meter cannot see afterwards.
+        """
         before, started = self._cpu_s(), time.perf_counter()
-        for _ in range(times):
-            work()
+        ended = [each for each in (work() for _ in range(times)) if isinstance(each, Ended)]
         wall_s = time.perf_counter() - started
-        return Sample(round(wall_s / times, 4), round((self._cpu_s() - before) / times, 4))
+        cpu_s = self._cpu_s() - before + sum(each.cpu_s for each in ended)
+        peak_bytes = max((each.peak_bytes for each in ended), default=0)
+        return Sample(round(wall_s / times, 4), round(cpu_s / times, 4), peak_bytes)
 
     def _cpu_s(self) -> float:
         for root in self._roots:

@@ -14,7 +14,7 @@ END = "<!-- Spark figures: to here -->"
 
 
 def report(results: Results) -> str:
-    parts = [_about(results), _aims(results), _cpu(results), _ratios(results)]
+    parts = [about(results), _aims(results), _cpu(results), _ratios(results)]
     return "\n\n".join(parts)
 
 
@@ -22,13 +22,14 @@ def publish(results: Results, page: Path) -> None:
     put_between(report(results), page, BEGIN, END)
 
 
-def _about(results: Results) -> str:
-    about, effort = results.machine, results.effort
-    load = ", ".join(f"{value:g}" for value in about["load_average_at_start"])
+def about(results: Results) -> str:
+    """Return the machine and the effort of a run."""
+    host, effort = results.machine, results.effort
+    load = ", ".join(f"{value:g}" for value in host["load_average_at_start"])
     return (
-        f"- Machine: {about['cores']} cores, {bytes_text(about['memory_bytes'])} of memory,"
-        f" {about['system']}, Python {about['python']}, Spark {about['spark']}, Java"
-        f" {about['java']}; load average at the start {load}\n"
+        f"- Machine: {host['cores']} cores, {bytes_text(host['memory_bytes'])} of memory,"
+        f" {host['system']}, Python {host['python']}, Spark {host['spark']}, Java"
+        f" {host['java']}; load average at the start {load}\n"
         f"- {effort['rows']:,} rows of ten columns, median of {effort['rounds']} interleaved"
         f" rounds after {effort['warm_ups']} to warm up"
     )
@@ -41,14 +42,14 @@ def _aims(results: Results) -> str:
 
 def _cpu(results: Results) -> str:
     rows = [
-        [operation, *(_seconds(results, operation, system) for system in SYSTEMS)]
+        [operation, *(seconds_text(results, operation, system) for system in SYSTEMS)]
         for operation in results.operations()
     ]
     title = "CPU seconds ± the widest distance from the median, and wall seconds"
     return f"**{title}**\n\n{table(['operation', *SYSTEMS], rows)}"
 
 
-def _seconds(results: Results, operation: str, system: str) -> str:
+def seconds_text(results: Results, operation: str, system: str) -> str:
     cell = results.cell(operation, system)
     if cell is None:
         return ""
@@ -58,12 +59,12 @@ def _seconds(results: Results, operation: str, system: str) -> str:
 def _ratios(results: Results) -> str:
     pairs = ((FRAZIL, PLAIN), (FRAZIL, STOCK), (OWN, STOCK))
     rows = [
-        [operation, *(_ratio(speed(results, operation, peer, ours)) for ours, peer in pairs)]
+        [operation, *(ratio_text(speed(results, operation, peer, ours)) for ours, peer in pairs)]
         for operation in results.operations()
     ]
     head = ["operation", *(f"{ours} ÷ {peer}" for ours, peer in pairs)]
     return f"**Speed by CPU**\n\n{table(head, rows)}"
 
 
-def _ratio(value: float | None) -> str:
+def ratio_text(value: float | None) -> str:
     return "" if value is None else f"{value:.2f}"

@@ -24,6 +24,8 @@ class Sample:
     wall_s: float
     cpu_s: float
     """CPU time of the driver, the JVM, the Python workers and the catalog's server together."""
+    peak_bytes: int = 0
+    """The most memory of a process of its own, if the work ran in one."""
 
 
 @dataclass(frozen=True, slots=True)

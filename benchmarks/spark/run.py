@@ -50,7 +50,7 @@ SPARK_SETTINGS = {
 
 def run(work: Work, folder: Path) -> Results:
     java = find_java()
-    with _running(java, folder) as (spark, server):
+    with running(java, folder) as (spark, server):
         return measure(work, spark, server, folder, java.version)
 
 
@@ -62,7 +62,7 @@ def measure(
         bench = Bench(spark, ours, own, folder, work.rows)
         meter = Meter([server.process.pid])
         cells = [
-            cell for operation in _chosen(work, bench) for cell in _cells(operation, work, meter)
+            cell for operation in _chosen(work, bench) for cell in cells_of(operation, work, meter)
         ]
         bench.close()
     about: dict[str, Any] = {**machine(), "spark": version("pyspark"), "java": java}
@@ -75,7 +75,7 @@ def _chosen(work: Work, bench: Bench) -> Iterator[Operation]:
             yield operation
 
 
-def _cells(operation: Operation, work: Work, meter: Meter) -> Sequence[Cell]:
+def cells_of(operation: Operation, work: Work, meter: Meter) -> Sequence[Cell]:
     """Run the systems interleaved, in another order each round, so that disturbances affect all
     alike."""
     samples: dict[str, list[Sample]] = {system: [] for system in operation.work}
@@ -94,7 +94,7 @@ def _cells(operation: Operation, work: Work, meter: Meter) -> Sequence[Cell]:
 
 
 @contextmanager
-def _running(java: Java, folder: Path) -> Iterator[tuple[SparkSession, RunningServer]]:
+def running(java: Java, folder: Path) -> Iterator[tuple[SparkSession, RunningServer]]:
     server = start_server(folder / "server")
     spark = start_spark(java, folder / "spark", **SPARK_SETTINGS)
     try:

@@ -29,7 +29,8 @@ TARGETS = {
     *("bench", "bench-full", "bench-commit", "bench-commit-full"),
     *("bench-client", "bench-client-full", "bench-planning", "bench-planning-full"),
     *("bench-manifests", "bench-spark", "bench-spark-full"),
-    *("lock", "clean", "help"),
+    *("bench-maintenance", "bench-maintenance-full"),
+    *("torture", "lock", "clean", "help"),
 }
 EXTRAS = [
     "all",

@@ -101,6 +101,7 @@ class Session:
         return self.context.client
 
     def close(self) -> None:
+        self.context.leases.release(self.client.leases)
         if self._owns_client:
             self.context.client.close()
 

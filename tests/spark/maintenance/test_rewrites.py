@@ -20,7 +20,8 @@ from frazil.client.rows.write_folders import WriteFolder
 from frazil.datafiles.reading.scan_tasks import ScanTask
 from frazil.maintenance import RewriteResult, rewrite_data_files
 from frazil.maintenance.rewrite_engine import GroupWork, WrittenRows
-from frazil.spark.maintenance.spark_engine import SparkEngine, shares_of
+from frazil.spark.maintenance.group_shares import shares_of
+from frazil.spark.maintenance.spark_engine import SparkEngine
 from frazil.spark.session import Session
 from frazil.wire.errors import BadRequest
 from frazil.wire.filter_builders import col

@@ -80,8 +80,6 @@ class FileOptions:
     """The sort order that the rows are in, or None."""
     spec_id: int | None = None
     """The partition spec; None for the table's default."""
-    max_records: int | None = None
-    """The rows of a file, for a writer that cannot count bytes; None: guessed from the types."""
 
     def parquet_options(self) -> dict[str, Any]:
         """Return the options of pyarrow's writer that do not depend on the columns."""

@@ -17,6 +17,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from frazil.client.catalog_client import Client
+from frazil.spark.core.read_leases import ReadLeases
 from frazil.wire.errors import BadRequest
 
 LOGGER: Final = logging.getLogger("frazil.spark")
@@ -79,6 +80,7 @@ class Context:
     properties: Mapping[str, str] = field(default_factory=dict)
     """The user's properties of the catalog and its storage, by the names of Iceberg's REST
     catalogs: `token`, `warehouse`, `s3.access-key-id` and so on."""
+    leases: ReadLeases = field(default_factory=ReadLeases, repr=False, compare=False)
 
     @property
     def time_zone(self) -> str:

@@ -1,9 +1,9 @@
 """Tasks that rewrite data files of a table, and note where each row went.
 
-A task that packs files reads them itself, through Arrow, and writes their rows in the same order.
-So the positions that it has read say where each row is. A task that writes sorted rows gets them
-from Spark with the number of their place in the old files. It stores these numbers beside each new
-file, in the order of its rows.
+All of them read and write through Arrow, and rows never become rows of the JVM. A task that packs
+files writes rows in the order in which it reads them, so the positions that it has read say where
+each row is. Sorted rows have a number that says where they were. The task that writes them stores
+these numbers beside each new file, in the order of its rows.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
 from typing import Final, TypeAlias
 
 import msgspec
@@ -21,7 +20,12 @@ import numpy.typing as npt
 import pyarrow as pa
 from msgspec import Struct
 
-from frazil.datafiles.arrow.metadata_columns import LAST_UPDATED, POSITION, ROW_ID
+from frazil.datafiles.arrow.metadata_columns import (
+    LAST_UPDATED,
+    MIN_FORMAT_VERSION,
+    POSITION,
+    ROW_ID,
+)
 from frazil.datafiles.portable_table import PortableTable
 from frazil.datafiles.reading.file_storage import Storage
 from frazil.datafiles.reading.row_positions import NO_POSITIONS, Positions, position_array
@@ -30,109 +34,90 @@ from frazil.datafiles.reading.task_reader import read_task
 from frazil.datafiles.writing.data_file_writer import ROW_NUMBER, ArrowFileWriter
 from frazil.datafiles.writing.row_partitions import Partitioner
 from frazil.datafiles.writing.write_properties import FileOptions
-from frazil.spark.executor.worker_tasks import ArrowTask, arrow_task, task_name
+from frazil.spark.executor.worker_tasks import task_name
 from frazil.values.types import StructType
-
-Numbers: TypeAlias = npt.NDArray[np.int64]
 
 NUMBERS_SUFFIX: Final = ".rows"
 """Ends the name of the file with the numbers of a data file's rows."""
 _NUMBERS: Final = pa.schema([pa.field(ROW_NUMBER, pa.int64(), nullable=False)])
 _POSITION_BITS: Final = 40
 
+Numbers: TypeAlias = npt.NDArray[np.int64]
 
-class PackedShare(Struct, frozen=True, array_like=True):
-    """What a task has read and written."""
 
-    read: list[tuple[str, bytes]]
-    """The positions of the rows that were read from each file, in order."""
-    files: list[bytes]
-    """The new files as JSON, in the order in which they were filled."""
+class ReadFile(Struct, frozen=True, array_like=True):
+    """A file to read, or a part of it."""
+
+    index: int
+    """The number of the file in its group."""
+    task: ScanTask
+
+
+def file_number(index: int) -> int:
+    """Return the number of the first row of an old file; its other rows follow."""
+    return index << _POSITION_BITS
+
+
+def decoded_shares(batches: Iterable[pa.RecordBatch]) -> Iterator[list[ReadFile]]:
+    """Yield the shares in the first column of a task's rows."""
+    for batch in batches:
+        for share in batch.column(0).to_pylist():
+            yield msgspec.msgpack.decode(share, type=list[ReadFile])
 
 
 @dataclass(frozen=True)
-class PackFiles:
-    """Writes the live rows of shares, which are lists of scan tasks, into files of a table."""
+class GroupFiles:
+    """Reads the old files of a group, and writes the new ones."""
 
     facts: PortableTable
     storage: Storage
     folder: str
     options: FileOptions
-    lineage: bool
+    """They name the partition spec of the new files."""
 
-    def __call__(self, shares: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
-        for batch in shares:
-            for share in batch.column(0).to_pylist():
-                tasks = msgspec.msgpack.decode(share, type=list[bytes])
-                yield msgspec.msgpack.encode(self._packed(tasks))
+    @property
+    def has_lineage(self) -> bool:
+        return self.facts.format_version >= MIN_FORMAT_VERSION
 
-    def _packed(self, tasks: Sequence[bytes]) -> PackedShare:
-        read: list[tuple[str, bytes]] = []
-        writer = ArrowFileWriter(
-            self.facts,
-            self.storage,
-            self.folder,
-            task_name(),
-            options=self.options,
-            lineage=self.lineage,
-        )
-        partitioned = Partitioner(self.facts, self.options.spec_id)
-        try:
-            for task in map(ScanTask.from_json, tasks):
-                positions = NO_POSITIONS
-                for batch in self._rows(task):
-                    column = batch.column(POSITION).to_numpy(zero_copy_only=False)
-                    positions |= positions_set(column)
-                    writer.write(partitioned(batch.drop_columns([POSITION])))
-                read.append((task.file_path, positions.serialize()))
-            return PackedShare(read, writer.close())
-        except BaseException:
-            writer.abort()
-            raise
-
-    def _rows(self, task: ScanTask) -> Iterator[pa.RecordBatch]:
-        lineage = (ROW_ID, LAST_UPDATED) if self.lineage else ()
+    def rows(self, task: ScanTask, columns: StructType | None = None) -> Iterator[pa.RecordBatch]:
+        """Yield the live rows with their positions; by default all columns and the lineage."""
+        lineage = (ROW_ID, LAST_UPDATED) if self.has_lineage and columns is None else ()
         return read_task(
             task,
             self.facts,
             self.storage,
-            self.facts.schema,
+            self.facts.schema if columns is None else columns,
             metadata_columns=(*lineage, POSITION),
         )
 
+    def numbered(
+        self, files: Iterable[ReadFile], columns: StructType | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the live rows with their numbers, and their partitions in `_partition_*`."""
+        partitioned = Partitioner(self.facts, self.options.spec_id)
+        for file in files:
+            for batch in self.rows(file.task, columns):
+                numbers = positions_in(batch) + file_number(file.index)
+                numbered = batch.drop_columns([POSITION]).append_column(
+                    ROW_NUMBER, pa.array(numbers)
+                )
+                yield partitioned(numbered)
 
-def pack_task(work: PackFiles) -> ArrowTask:
-    """Return a task for a frame of encoded shares; its results are encoded `PackedShare`s."""
-    return arrow_task(work)
-
-
-# --- sorted rows ----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class NumberedWriting:
-    """Writes rows of Spark that have their place in the old files in the column `ROW_NUMBER`."""
-
-    facts: PortableTable
-    storage: Storage
-    options: FileOptions
-    lineage: bool
-
-    def write(self, batches: Iterable[pa.RecordBatch], folder: str) -> list[bytes]:
-        """Write rows that have their `_partition_*` columns, and return the files as JSON."""
+    def write_numbered(self, rows: Iterable[pa.RecordBatch]) -> list[bytes]:
+        """Write numbered rows, and the numbers of each file beside it; return the files as JSON."""
         with ExitStack() as stack:
             numbers = _NumberFiles(self.storage, stack)
             writer = ArrowFileWriter(
                 self.facts,
                 self.storage,
-                folder,
+                self.folder,
                 task_name(),
                 options=self.options,
-                lineage=self.lineage,
+                lineage=self.has_lineage,
                 placed=numbers.place,
             )
             try:
-                for batch in batches:
+                for batch in rows:
                     writer.write(batch)
                 return writer.close()
             except BaseException:
@@ -140,9 +125,15 @@ class NumberedWriting:
                 raise
 
 
-def numbered_write_task(work: NumberedWriting, folder: str) -> ArrowTask:
-    """Return a task that writes its rows, and the numbers of the rows of each file beside it."""
-    return arrow_task(partial(work.write, folder=folder))
+def positions_in(batch: pa.RecordBatch) -> Numbers:
+    positions: Numbers = batch.column(POSITION).to_numpy(zero_copy_only=False)
+    return positions
+
+
+def positions_set(numbers: Numbers) -> Positions:
+    """Return a set of positions or other numbers."""
+    # pyroaring reads an `array` four times as fast as a numpy array.
+    return Positions(array("Q", numbers.astype(np.uint64).tobytes()))
 
 
 class _NumberFiles:
@@ -164,12 +155,55 @@ class _NumberFiles:
         writer.write_batch(pa.RecordBatch.from_arrays([numbers], schema=_NUMBERS))
 
 
+# --- packing --------------------------------------------------------------------------------------
+
+
+class PackedShare(Struct, frozen=True, array_like=True):
+    """What a task has read and written."""
+
+    read: list[tuple[str, bytes]]
+    """The positions of the rows that were read from each file, in order."""
+    files: list[bytes]
+    """The new files as JSON, in the order in which they were filled."""
+
+
+@dataclass(frozen=True)
+class PackFiles:
+    """Writes the live rows of shares into files, in the order of the old files."""
+
+    group: GroupFiles
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
+        """Yield an encoded `PackedShare` for each share."""
+        for share in decoded_shares(batches):
+            yield msgspec.msgpack.encode(self._packed(share))
+
+    def _packed(self, share: Sequence[ReadFile]) -> PackedShare:
+        group = self.group
+        read: list[tuple[str, bytes]] = []
+        writer = ArrowFileWriter(
+            group.facts,
+            group.storage,
+            group.folder,
+            task_name(),
+            options=group.options,
+            lineage=group.has_lineage,
+        )
+        partitioned = Partitioner(group.facts, group.options.spec_id)
+        try:
+            for file in share:
+                positions = NO_POSITIONS
+                for batch in group.rows(file.task):
+                    positions |= positions_set(positions_in(batch))
+                    writer.write(partitioned(batch.drop_columns([POSITION])))
+                read.append((file.task.file_path, positions.serialize()))
+            return PackedShare(read, writer.close())
+        except BaseException:
+            writer.abort()
+            raise
+
+
 # --- searches -------------------------------------------------------------------------------------
-
-
-def file_number(index: int) -> int:
-    """Return the number of the first row of an old file; its other rows follow."""
-    return index << _POSITION_BITS
 
 
 class FoundPositions(Struct, frozen=True, array_like=True):
@@ -180,47 +214,28 @@ class FoundPositions(Struct, frozen=True, array_like=True):
 
 
 @dataclass(frozen=True)
-class FindRows:
-    """Finds rows in new files by numbers: their row ids, or those stored beside the files."""
+class FindNumbers:
+    """Finds rows in new files by the numbers that are stored beside them."""
 
-    facts: PortableTable
     storage: Storage
     wanted: bytes
-    """The numbers as encoded `Positions`."""
-    by_row_id: bool
+    """The numbers as encoded `Positions`, at least one."""
 
-    def __call__(self, tasks: Iterable[bytes]) -> Iterator[bytes]:
-        """Yield an encoded `FoundPositions` for each scan task of a new file."""
+    def __call__(self, paths: Iterable[bytes]) -> Iterator[bytes]:
+        """Yield an encoded `FoundPositions` for each new file."""
         wanted = position_array(Positions.deserialize(self.wanted)).astype(np.int64)
-        for task in map(ScanTask.from_json, tasks):
-            found = NO_POSITIONS
-            for start, numbers in self._numbers(task):
+        for path in map(bytes.decode, paths):
+            found, start = NO_POSITIONS, 0
+            for numbers in self._numbers(path):
                 indexes = np.minimum(np.searchsorted(wanted, numbers), len(wanted) - 1)
                 found |= positions_set(np.flatnonzero(wanted[indexes] == numbers) + start)
-            yield msgspec.msgpack.encode(FoundPositions(task.file_path, found.serialize()))
+                start += len(numbers)
+            yield msgspec.msgpack.encode(FoundPositions(path, found.serialize()))
 
-    def _numbers(self, task: ScanTask) -> Iterator[tuple[int, Numbers]]:
-        """Yield the numbers of a new file's rows, with the position of the first one."""
-        start = 0
-        for column in self._row_ids(task) if self.by_row_id else self._stored(task):
-            yield start, column.to_numpy(zero_copy_only=False)
-            start += len(column)
-
-    def _row_ids(self, task: ScanTask) -> Iterator[pa.Array]:
-        columns = StructType(())
-        for batch in read_task(task, self.facts, self.storage, columns, metadata_columns=(ROW_ID,)):
-            yield batch.column(ROW_ID)
-
-    def _stored(self, task: ScanTask) -> Iterator[pa.Array]:
+    def _numbers(self, path: str) -> Iterator[Numbers]:
         with (
-            self.storage.open_input(task.file_path + NUMBERS_SUFFIX) as source,
+            self.storage.open_input(path + NUMBERS_SUFFIX) as source,
             pa.ipc.open_stream(source) as stream,
         ):
             for batch in stream:
-                yield batch.column(ROW_NUMBER)
-
-
-def positions_set(numbers: Numbers) -> Positions:
-    """Return a set of positions or other numbers."""
-    # pyroaring reads an `array` four times as fast as a numpy array.
-    return Positions(array("Q", numbers.astype(np.uint64).tobytes()))
+                yield batch.column(ROW_NUMBER).to_numpy(zero_copy_only=False)

@@ -262,6 +262,7 @@ def _read(context: Context, scan: _Scan) -> DataFrame:
     if own_reason is not None:
         LOGGER.debug("%s: read by Frazil's own reader: %s", scan.table, own_reason)
         return _through_own(context, scan, pinned)
+    context.leases.hold(context.client.leases, context.spark, scan.table, pinned.snapshot_id)
     frame = jar_reader.read(context, scan.table, pinned, schema, scan.metadata_columns)
     return _filtered(mapped(frame, schema, scan.schema), scan, scan.schema)
 

@@ -2,27 +2,22 @@
 
 Files without deletes and with plain types are read by Spark's vectorized Parquet reader, with
 columns by field id. Tasks read everything else through Arrow: deletes, types that Spark reads in
-another way, columns with defaults. Both parts are united in one frame.
-
-The row lineage of a file is stored in it only for rows that were moved to it. For the others it
-follows from numbers of the file, which the JVM's rows are joined with.
+another way, columns with defaults, row lineage. Both parts are united in one frame.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Final
-from zlib import crc32
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from frazil.client.declare.client_table import Table
-from frazil.datafiles.arrow.metadata_columns import LAST_UPDATED, LINEAGE, ROW_ID
 from frazil.datafiles.portable_table import PortableTable
 from frazil.datafiles.reading.file_storage import is_local, storage_of
 from frazil.datafiles.reading.scan_tasks import ScanTask, split_tasks
@@ -39,9 +34,7 @@ SPLIT_BYTES: Final = 16 << 20
 """How much an Arrow task should read."""
 _MAX_PARTITIONS: Final = 10_000
 _FIELD_ID_READ: Final = "spark.sql.parquet.fieldId.read.enabled"
-_JVM_METADATA: Final = frozenset({"_file", "_pos", "_spec_id", ROW_ID, LAST_UPDATED})
-_NEED_PATHS: Final = frozenset({"_file", ROW_ID, LAST_UPDATED})
-_CODE, _FIRST_ROW_ID, _SEQUENCE_NUMBER = "_frazil_code", "_frazil_first_id", "_frazil_sequence"
+_JVM_METADATA: Final = frozenset({"_file", "_pos", "_spec_id"})
 _PLAIN_PATH: Final = re.compile(r"(?:(file)://|file:)?(/[A-Za-z0-9_.=/@+,-]*)")
 """Local paths that Spark shows unchanged, except for the slashes after the scheme."""
 
@@ -136,78 +129,36 @@ def _is_clean(task: ScanTask, scan: OwnScan) -> bool:
     if not is_local(task.file_path):
         # Spark from PyPI has no file systems for object stores, but Arrow has.
         return False
-    file = task.data_file
-    if LAST_UPDATED in scan.metadata_columns and file.data_sequence_number is None:
-        return False
-    is_plain = _PLAIN_PATH.fullmatch(task.file_path) is not None
-    return is_plain or _NEED_PATHS.isdisjoint(scan.metadata_columns)
+    return "_file" not in scan.metadata_columns or _PLAIN_PATH.fullmatch(task.file_path) is not None
 
 
 def _jvm_frames(context: Context, scan: OwnScan, tasks: Sequence[ScanTask]) -> Iterator[DataFrame]:
     """Yield one frame for all files, or one per group if a metadata column differs."""
-    groups: dict[tuple[int, str], list[ScanTask]] = {}
+    groups: dict[tuple[int, str], list[str]] = {}
     for task in tasks:
         spec_id = task.data_file.spec_id if "_spec_id" in scan.metadata_columns else 0
-        needs_path = not _NEED_PATHS.isdisjoint(scan.metadata_columns)
-        style = _path_style(task.file_path) if needs_path else ""
-        groups.setdefault((spec_id, style), []).append(task)
-    for (spec_id, style), of_group in groups.items():
-        yield _jvm_frame(context, scan, of_group, spec_id, style)
+        style = _path_style(task.file_path) if "_file" in scan.metadata_columns else ""
+        groups.setdefault((spec_id, style), []).append(task.file_path)
+    for (spec_id, style), paths in groups.items():
+        yield _jvm_frame(context, scan, paths, spec_id, style)
 
 
 def _jvm_frame(
-    context: Context, scan: OwnScan, tasks: Sequence[ScanTask], spec_id: int, style: str
+    context: Context, scan: OwnScan, paths: Sequence[str], spec_id: int, style: str
 ) -> DataFrame:
     context.spark.conf.set(_FIELD_ID_READ, "true")
-    lineage = tuple(field for field in LINEAGE.fields if field.name in scan.metadata_columns)
-    schema = spark_schema(StructType((*scan.columns.fields, *lineage)), field_ids=True)
+    schema = spark_schema(scan.columns, field_ids=True)
     reader = context.spark.read.schema(schema).option("datetimeRebaseMode", "CORRECTED")
     # Without the option Spark could take a parent folder for the root of a partitioned table.
-    paths = (_hadoop_path(task.file_path) for task in tasks)
-    frame = reader.option("recursiveFileLookup", "true").parquet(*paths)
-    path = F.concat(F.lit(style), F.expr("substring(_metadata.file_path, 6)"))
-    position = F.col("_metadata.row_index")
-    metadata = {"_file": path, "_pos": position, "_spec_id": F.lit(spec_id)}
-    if lineage:
-        frame = _with_file_numbers(frame, tasks, path)
-        has_lineage = F.col(_FIRST_ROW_ID).isNotNull()
-        implied = {ROW_ID: F.col(_FIRST_ROW_ID) + position, LAST_UPDATED: F.col(_SEQUENCE_NUMBER)}
-        for field in lineage:
-            value = F.coalesce(F.col(field.name), implied[field.name])
-            metadata[field.name] = F.when(has_lineage, value)
+    frame = reader.option("recursiveFileLookup", "true").parquet(*map(_hadoop_path, paths))
+    metadata = {
+        "_file": F.concat(F.lit(style), F.expr("substring(_metadata.file_path, 6)")),
+        "_pos": F.col("_metadata.row_index"),
+        "_spec_id": F.lit(spec_id),
+    }
     columns = [_without_ids(field) for field in scan.columns.fields]
     columns += [metadata[name].alias(name) for name in scan.metadata_columns]
     return frame.select(*columns)
-
-
-def _with_file_numbers(frame: DataFrame, tasks: Sequence[ScanTask], path: Column) -> DataFrame:
-    """Return the frame with the first row id and the sequence number of each row's file.
-
-    Files without row ids have a null.
-    """
-    files = [task.data_file for task in tasks]
-    numbers = {
-        _FIRST_ROW_ID: [file.first_row_id for file in files],
-        _SEQUENCE_NUMBER: [file.data_sequence_number for file in files],
-    }
-    return with_file_numbers(frame, path, [file.file_path for file in files], numbers)
-
-
-def with_file_numbers(
-    frame: DataFrame,
-    path: Column,
-    files: Sequence[str],
-    numbers: Mapping[str, Sequence[int | None]],
-) -> DataFrame:
-    """Return the frame with columns of numbers that each of the files has for all its rows."""
-    # Comparing a checksum costs less than comparing a path.
-    codes: list[Any] = [crc32(file.encode()) for file in files]
-    code = F.crc32(path)
-    if len(set(codes)) < len(codes):
-        codes, code = list(files), path
-    columns = {name: pa.array(values, pa.int64()) for name, values in numbers.items()}
-    known = frame.sparkSession.createDataFrame(pa.table({_CODE: codes, **columns}))
-    return frame.join(known.hint("broadcast"), code == F.col(_CODE), "left").drop(_CODE)
 
 
 def _without_ids(field: NestedField) -> Column:

@@ -49,8 +49,6 @@ class Layout:
     sort_order: Mapping[str, Any] | None
     """The order of rows within a partition, as in the table's metadata."""
     zorder: tuple[str, ...] = ()
-    partitions: int | None = None
-    """How many tasks write the rows; None: as many as Spark chooses."""
 
     @property
     def sort_order_id(self) -> int | None:
@@ -130,22 +128,13 @@ def spread(
     elif layout.sort_order is not None:
         order += sort_columns(layout.sort_order, schema)
     if layout.mode == "range" and order:
-        rows = _by_range(rows, layout.partitions, order)
+        rows = rows.repartitionByRange(*order)
     elif layout.mode == "hash" and keys:
         # The hint lets Spark join small partitions and split large ones by their bytes.
         rows = rows.hint("rebalance", *keys)
     if order:
         rows = rows.sortWithinPartitions(*order)
     return rows.drop(Z_COLUMN) if layout.zorder else rows
-
-
-def _by_range(rows: DataFrame, partitions: int | None, order: Sequence[Column]) -> DataFrame:
-    if partitions is None:
-        return rows.repartitionByRange(*order)
-    if partitions == 1:
-        # Ranges would be found by reading all rows once more.
-        return rows.repartition(1)
-    return rows.repartitionByRange(partitions, *order)
 
 
 def sort_columns(order: Mapping[str, Any], schema: StructType) -> list[Column]:

@@ -112,26 +112,9 @@ def write_rows(
         partition = partition_columns(plan.facts, plan.files.spec_id).items()
         rows = frame.select("*", *(column.alias(name) for name, column in partition))
         return _write_table(plan, rows.toArrow(), folder, lineage=lineage)
-    is_sized = options.target_file_size_bytes is not None
-    return write_planned(
-        context, plan, frame, folder, options.engine, is_sized=is_sized, lineage=lineage
-    )
-
-
-def write_planned(
-    context: Context,
-    plan: WritePlan,
-    frame: DataFrame,
-    folder: WriteFolder,
-    engine: str | None = None,
-    *,
-    is_sized: bool = False,
-    lineage: bool = False,
-) -> tuple[DataFile, ...]:
-    """Write rows as planned; `engine` is as in `WriteOptions`."""
-    chosen = _chosen_engine(context, plan, engine, folder, is_sized=is_sized)
+    engine = _chosen_engine(context, plan, options, folder)
     with session_settings(context.spark, plan.settings):
-        if chosen == "jvm":
+        if engine == "jvm":
             return write_jvm(
                 context, plan.facts, frame, folder, plan.files, plan.layout, lineage=lineage
             )
@@ -187,15 +170,16 @@ def _decoded(files: Iterable[bytes]) -> tuple[DataFile, ...]:
 
 
 def _chosen_engine(
-    context: Context, plan: WritePlan, engine: str | None, folder: WriteFolder, *, is_sized: bool
+    context: Context, plan: WritePlan, options: WriteOptions, folder: WriteFolder
 ) -> str:
     name = plan.facts.name
-    engine = engine or context.settings.writer
+    engine = options.engine or context.settings.writer
     if engine not in WRITERS:
         raise BadRequest(f"engine: {engine!r} is none of {', '.join(WRITERS)}")
     if engine == "arrow":
         LOGGER.info("%s: written through Arrow, as requested", name)
         return engine
+    is_sized = options.target_file_size_bytes is not None
     objected = objections(plan.facts, folder.location, plan.files, is_sized=is_sized)
     if engine == "jvm":
         refused = [each.reason for each in objected if not each.is_preference]

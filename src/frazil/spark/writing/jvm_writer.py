@@ -79,7 +79,7 @@ def objections(
         reasons.append(Objection("some columns are to have no statistics"))
     if not is_local(location):
         reasons.append(Objection(f"{location} is not a local file system", is_preference=True))
-    if options.max_records is None and (is_sized or TARGET_SIZE in facts.properties):
+    if is_sized or TARGET_SIZE in facts.properties:
         reasons.append(Objection("a file size in bytes is asked for", is_preference=True))
     return reasons
 
@@ -137,8 +137,7 @@ def _writer_options(fields: Sequence[NestedField], options: FileOptions) -> dict
     width = sum(_WIDTHS_BYTES.get(field.type.type_id, 8) for field in fields)
     settings: dict[str, Any] = {
         "compression": "lz4_raw" if options.codec == "lz4" else options.codec,
-        "maxRecordsPerFile": options.max_records
-        or max(1, options.target_file_size_bytes // max(1, width)),
+        "maxRecordsPerFile": max(1, options.target_file_size_bytes // max(1, width)),
         "parquet.block.size": options.row_group_size_bytes,
         "parquet.page.size": options.page_size_bytes,
         "parquet.page.row.count.limit": options.page_row_limit,

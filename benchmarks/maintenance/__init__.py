@@ -1,0 +1,1 @@
+"""The benchmark of maintenance next to the procedures of stock Spark with Iceberg."""

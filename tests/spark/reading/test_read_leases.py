@@ -1,0 +1,76 @@
+"""Frames lease the snapshots that they read."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+import pytest
+from pyspark.sql import SparkSession
+
+from frazil.client.catalog_client import Client
+from frazil.spark import connect
+from frazil.spark.core import read_leases
+from frazil.spark.core.read_leases import TTL_S, ReadLeases
+
+
+def leased(client: Client, name: str) -> list[int]:
+    """Return the snapshots that Spark leases."""
+    leases = client.leases.list(name)
+    return sorted(lease.snapshot_id for lease in leases if ", Spark " in lease.holder)
+
+
+def test_a_frame_leases_its_snapshot_until_the_session_ends(
+    client: Client, namespace: str, spark: SparkSession, server_url: str
+) -> None:
+    name = f"{namespace}.t"
+    client.create_table(name, "id long")
+    client.append(name, [{"id": 1}])
+    heads = [client.load_table(name).head()]
+    with connect(spark, server_url, reader="jar") as session:
+        frame = session.table(name).scan()
+        assert leased(client, name) == heads
+        (lease,) = (each for each in client.leases.list(name) if ", Spark " in each.holder)
+        left_ms = lease.expires_at_ms - time.time() * 1000
+        assert left_ms == pytest.approx(TTL_S * 1000, rel=0.1)
+        session.table(name).scan("id > 0").count()
+        session.sql(f"SELECT * FROM {name}").count()
+        assert leased(client, name) == heads
+        client.append(name, [{"id": 2}])
+        heads.append(client.load_table(name).head())
+        assert session.table(name).scan().count() == 2
+        assert frame.count() == 1
+        assert leased(client, name) == sorted(head for head in heads if head is not None)
+    assert leased(client, name) == []
+
+
+def test_leases_are_renewed_while_jobs_run(
+    client: Client,
+    namespace: str,
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    name = f"{namespace}.t"
+    client.create_table(name, "id long")
+    client.append(name, [{"id": 1}])
+    table, calls = client.load_table(name), client.leases
+    head = table.head()
+    assert head is not None
+    monkeypatch.setattr(read_leases, "TTL_S", 600.0)
+    leases = ReadLeases()
+    leases.hold(calls, spark, table, head)
+    (before,) = calls.list(name)
+    leases.renew(calls, is_reading=False)
+    assert calls.list(name) == (before,)
+    # It is always time to renew, since the lease is shorter than the time left at a renewal.
+    leases.renew(calls, is_reading=True)
+    (after,) = calls.list(name)
+    assert after.lease_id == before.lease_id
+    assert after.expires_at_ms > before.expires_at_ms
+    leases.release(calls)
+    assert calls.list(name) == ()
+    # A snapshot that is gone fails when it is read, and not because of its lease.
+    with caplog.at_level(logging.WARNING, "frazil.spark"):
+        leases.hold(calls, spark, table, 17)
+    assert "snapshot 17 is read without a lease" in caplog.text
