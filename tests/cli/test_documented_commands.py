@@ -40,7 +40,7 @@ def flags(command: Any) -> set[str]:
     found = {
         flag
         for parameter in command.params
-        if getattr(parameter, "param_type_name", "") == "option"
+        if getattr(parameter, "param_type_name", "") == "option" and not parameter.hidden
         for flag in parameter.opts
         if flag.startswith("--")
     }

@@ -73,7 +73,7 @@ def test_a_job_from_its_start_to_its_result(jobs: Jobs) -> None:
 
 
 def test_an_operation_that_does_not_exist_is_refused(jobs: Jobs) -> None:
-    with pytest.raises(BadRequest, match="'expire_snapshot' is not an operation.*expire_snapshots"):
+    with pytest.raises(BadRequest, match=r"is not an operation: .*'expire_snapshots'"):
         start(jobs, "expire_snapshot")
 
 

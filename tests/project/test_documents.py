@@ -9,6 +9,7 @@ from frazil.maintenance.rewrite_options import LOCAL_MAX_BYTES_OPTION
 from frazil.settings import all_settings
 from frazil.wire import errors
 from frazil.wire.frazil_properties import CATALOG_PROPERTIES, TABLE_PROPERTIES, WHOLE_NUMBERS
+from frazil.wire.maintenance_settings import MAINTENANCE_PROPERTIES
 from scripts.java import ROOT
 
 SETTINGS = (ROOT / "docs" / "settings.md").read_text().partition("\n## Client side\n")[0]
@@ -68,7 +69,8 @@ def test_the_documents_name_the_properties_that_exist() -> None:
     names = r"(?<![\w./-])frazil\.(?!db-)[a-z.]*[a-z]-[a-z.-]*[a-z]"
     named = {name for page in pages for name in re.findall(names, page.read_text())}
     own = {*TABLE_PROPERTIES, *WHOLE_NUMBERS, *CATALOG_PROPERTIES}
-    assert named == {*own, LOCAL_MAX_BYTES_OPTION}
+    of_maintenance = {name for name in MAINTENANCE_PROPERTIES if "-" in name}
+    assert named == {*own, *of_maintenance, LOCAL_MAX_BYTES_OPTION}
 
 
 def test_every_variable_of_the_clients_is_documented_once() -> None:

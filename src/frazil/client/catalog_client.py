@@ -56,6 +56,7 @@ from frazil.client.send.http_transport import (
     Request,
     Transport,
 )
+from frazil.client.send.job_calls import JobCalls
 from frazil.client.send.lease_calls import (
     INTENT_TTL_S,
     LEASE_TTL_S,
@@ -178,6 +179,8 @@ class Client(CatalogVerbs[Commit], CatalogRowVerbs):
             outage_default_s=outage_default_s,
         )
         self._holds = Holds(self._calls)
+        self.jobs = JobCalls(self._calls)
+        """The jobs of maintenance."""
 
     def close(self) -> None:
         """Close the connections. Leases and intents that are still held end by themselves."""
@@ -537,6 +540,7 @@ class Client(CatalogVerbs[Commit], CatalogRowVerbs):
             reloader=self._reload,
             retries=lambda table: self._calls.retry_budget(table.properties),
             holds=self._holds,
+            job_calls=self.jobs,
         )
 
     def _reload(self, table: Table, snapshots: SnapshotChoice = "all") -> Table:

@@ -13,6 +13,7 @@ from frazil.housekeeping.server_operations import (
     ServerOperation,
     ServerTools,
 )
+from frazil.housekeeping.table_health import HealthReports
 from frazil.store.object_store import Store
 from frazil.wire.errors import BadRequest
 
@@ -32,6 +33,7 @@ class Housekeeping:
         self.catalog = catalog
         self.operations = operations
         self.jobs = Jobs(database)
+        self.health = HealthReports(database, catalog, self.jobs)
         tools = ServerTools(database, store, catalog)
         self.runner = JobRunner(self.jobs, tools, operations)
 

@@ -40,6 +40,7 @@ _OF_PURGED_TABLES = (UNDO, DELETE_UNREACHABLE_FILES)
 
 async def start_job(app: RestApp, call: Call) -> Reply:
     """Store a job for the server or for a worker, and answer before it runs."""
+    call.context().check_may_change()
     request = call.request_as(StartJobRequest)
     job = await app.blocking(_start, app.housekeeping, call, request)
     app.housekeeping.runner.wake()
@@ -96,6 +97,7 @@ async def load_table_job(app: RestApp, call: Call) -> Reply:
 
 async def cancel_table_job(app: RestApp, call: Call) -> Reply:
     """Cancel a job that waits; ask one that runs to stop."""
+    call.context().check_may_change()
 
     def cancel() -> Job:
         return app.housekeeping.jobs.cancel(_table_job(app.housekeeping, call).job_id)
@@ -118,6 +120,7 @@ def _job_id(call: Call) -> str:
 
 async def claim_job(app: RestApp, call: Call) -> Reply:
     """Give a worker the oldest job that it can run now."""
+    call.context().check_may_change()
     request = call.request_as(ClaimJobRequest)
     for name in request.operations:
         operation_of(name)
@@ -130,6 +133,7 @@ async def claim_job(app: RestApp, call: Call) -> Reply:
 
 async def report_job(app: RestApp, call: Call) -> Reply:
     """Note that a worker is alive, and what it has done."""
+    call.context().check_may_change()
     request = call.request_as(ReportJobRequest)
     jobs, job_id = app.housekeeping.jobs, _job_id(call)
 
@@ -146,3 +150,8 @@ async def report_job(app: RestApp, call: Call) -> Reply:
         )
 
     return json_reply(await app.blocking(report))
+
+
+async def get_table_health(app: RestApp, call: Call) -> Reply:
+    """Return what maintenance of the table depends on."""
+    return json_reply(await app.planning(app.housekeeping.health.of, call.table()))

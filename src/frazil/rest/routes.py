@@ -129,6 +129,7 @@ ROUTES: tuple[Route, ...] = (
     _change(
         "POST", f"{_OWN}/jobs/{{job-id}}/progress", "reportJob", jobs.report_job, ReportJobRequest
     ),
+    Route("GET", f"{_OWN_TABLE}/health", "getTableHealth", jobs.get_table_health),
     Route("GET", f"{_OWN_TABLE}/jobs", "listTableJobs", jobs.list_table_jobs),
     _change("POST", f"{_OWN_TABLE}/jobs", "startJob", jobs.start_job, StartJobRequest),
     Route("GET", f"{_OWN_TABLE}/jobs/{{job-id}}", "loadTableJob", jobs.load_table_job),

@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Final
 
 from frazil.wire.errors import BadRequest
+from frazil.wire.maintenance_settings import MAINTENANCE_PROPERTIES, check_setting
 
 PREFIX: Final = "frazil."
 
@@ -66,6 +67,9 @@ def check_table_properties(new: Mapping[str, str], old: Mapping[str, str]) -> No
         if name in WHOLE_NUMBERS:
             _check_whole_number(name, value)
             continue
+        if name in MAINTENANCE_PROPERTIES:
+            check_setting(name, value)
+            continue
         values = TABLE_PROPERTIES.get(name)
         if values is None:
             raise BadRequest(f"properties.{name}: {_not_a_property('table', name)}")
@@ -94,8 +98,12 @@ def quarantine_ms(properties: Mapping[str, str]) -> int:
 
 
 def check_properties_of(kind: str, new: Mapping[str, str], old: Mapping[str, str]) -> None:
-    """Refuse properties of Frazil on a view or namespace, which have none."""
-    for name, _ in _changed(new, old):
+    """Refuse properties of Frazil on a view or namespace; a namespace may have those of
+    maintenance, which are the defaults of its tables."""
+    for name, value in _changed(new, old):
+        if kind == "namespace" and name in MAINTENANCE_PROPERTIES:
+            check_setting(name, value)
+            continue
         raise BadRequest(f"properties.{name}: {_not_a_property(kind, name)}")
 
 
@@ -115,12 +123,15 @@ def _changed(new: Mapping[str, str], old: Mapping[str, str]) -> list[tuple[str, 
 
 
 def _not_a_property(kind: str, name: str) -> str:
-    if name in TABLE_PROPERTIES or name in WHOLE_NUMBERS:
+    of_tables = (*TABLE_PROPERTIES, *WHOLE_NUMBERS, *MAINTENANCE_PROPERTIES)
+    if name in of_tables:
         return f"it is a property of tables, not of a {kind}: set it on each table"
     if name in CATALOG_PROPERTIES:
         return f"it belongs into the configuration of FrazilCatalog: a {kind} has no such property"
-    of_tables = (*TABLE_PROPERTIES, *WHOLE_NUMBERS)
-    known = {"table": of_tables, "catalog": CATALOG_PROPERTIES}.get(kind, ())
+    of_namespaces = tuple(MAINTENANCE_PROPERTIES)
+    known = {"table": of_tables, "namespace": of_namespaces, "catalog": CATALOG_PROPERTIES}.get(
+        kind, ()
+    )
     near = difflib.get_close_matches(name[:100].lower().replace("_", "-"), known, n=1)
     if near:
         return f"Frazil has no such property; did you mean {near[0]!r}?"

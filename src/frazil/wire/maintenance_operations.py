@@ -6,6 +6,7 @@ is checked against this table before it is stored, so that a mistake is found at
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -65,6 +66,16 @@ def ratio(text: str) -> float:
         value = -1.0
     if not 0 <= value <= 1:
         raise ValueError("must be a number from 0 to 1")
+    return value
+
+
+def factor(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < math.inf:
+        raise ValueError("must be a number above 0")
     return value
 
 
@@ -206,6 +217,11 @@ OPERATIONS: Final[Mapping[str, MaintenanceOperation]] = {
                 "output-spec-id": count(0),
                 "use-starting-sequence-number": flag,
                 "remove-dangling-deletes": flag,
+                "max-file-group-input-files": count(1),
+                "compression-factor": factor,
+                "shuffle-partitions-per-file": count(1),
+                "frazil.engine": one_of("auto", "local", "spark"),
+                "frazil.local-engine-max-bytes": count(0),
                 **_SIZES,
             },
         ),

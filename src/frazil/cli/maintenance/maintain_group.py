@@ -7,10 +7,20 @@ from typing import Final
 
 import typer
 
-from frazil.cli.maintenance import delete_commands, rewrite_commands
+from frazil.cli.maintenance import (
+    autopilot_commands,
+    delete_commands,
+    job_commands,
+    rewrite_commands,
+)
 from frazil.cli.shared.command_group import CommandGroup
 
-_MODULES: Final[tuple[ModuleType, ...]] = (rewrite_commands, delete_commands)
+_MODULES: Final[tuple[ModuleType, ...]] = (
+    autopilot_commands,
+    rewrite_commands,
+    delete_commands,
+    job_commands,
+)
 """The modules with a `register(group)`, in the order of the help."""
 
 

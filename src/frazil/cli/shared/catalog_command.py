@@ -329,7 +329,7 @@ def print_dry_run(request: Request, output: Output) -> NoReturn:
     """Print the request that would have been sent, and end the command."""
     document = {
         "method": request.method,
-        "path": f"/v1/{request.path}",
+        "path": request.path if request.path.startswith("/") else f"/v1/{request.path}",
         "headers": dict(request.headers),
         "body": json.loads(request.body) if request.body else None,
     }

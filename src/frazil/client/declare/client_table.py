@@ -26,6 +26,7 @@ from frazil.wire.identifiers import Identifier
 
 if TYPE_CHECKING:
     from frazil.client.declare.scan_plans import Plan, PlanOptions
+    from frazil.client.send.job_calls import JobCalls
     from frazil.client.send.retry_policy import RetryBudget
     from frazil.wire.filter_builders import Filter
 
@@ -87,6 +88,8 @@ class Table(TableMetadataMixin, TableVerbs[Commit], RowVerbs):
     """Returns how often and how long a statement is retried; a method of the client."""
     holds: Holds | None = field(default=None, repr=False, compare=False)
     """Holds leases and intents, for the client that loaded the table."""
+    job_calls: JobCalls | None = field(default=None, repr=False, compare=False)
+    """The jobs of maintenance of the client that loaded the table."""
     is_staged: bool = False
     """The table does not exist yet; its first change creates it."""
 
@@ -104,6 +107,13 @@ class Table(TableMetadataMixin, TableVerbs[Commit], RowVerbs):
         if self.reloader is None:
             raise BadRequest(f"{self} was not loaded by a client, so it cannot be loaded again")
         return self.reloader(self, snapshots)
+
+    @property
+    def jobs(self) -> JobCalls:
+        """Return the jobs of the catalog that the table was loaded from."""
+        if self.job_calls is None:
+            raise BadRequest(f"{self} was not loaded by a client, so it has no jobs")
+        return self.job_calls
 
     def retry_budget(self) -> RetryBudget:
         """Return the retries of one statement, by the client's policy or the table's properties."""

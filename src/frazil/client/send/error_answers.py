@@ -45,15 +45,20 @@ def error_of(answer: Answer) -> FrazilError:
     message = error.get("message")
     if not isinstance(message, str) or not message:
         message = f"HTTP status {answer.status}: {_shown(answer.body)}"
-    kind = _kinds().get(str(error.get("type")))
-    if kind is None or kind.status != answer.status:
-        kind = _by_status(answer.status)
-    if kind is ValidationError:
-        conflicts = error.get("conflicts")
-        return ValidationError(message, conflicts if isinstance(conflicts, list) else ())
-    failure = kind(message)
+    conflicts = error.get("conflicts")
+    failure = error_of_type(str(error.get("type")), answer.status, message, conflicts)
     failure.retry_after_s = retry_after_s(answer)
     return failure
+
+
+def error_of_type(name: str, status: int, message: str, conflicts: Any = None) -> FrazilError:
+    """Return the exception for the error model of the REST specification."""
+    kind = _kinds().get(name)
+    if kind is None or kind.status != status:
+        kind = _by_status(status)
+    if kind is ValidationError:
+        return ValidationError(message, conflicts if isinstance(conflicts, list) else ())
+    return kind(message)
 
 
 def _error_object(body: bytes) -> dict[str, Any]:

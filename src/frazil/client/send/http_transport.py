@@ -108,12 +108,17 @@ class HttpTransport:
         timeout_s: float = DEFAULT_TIMEOUT_S,
         ca_file: str | None = None,
         client_certificate: tuple[str, str] | None = None,
+        fingerprint: str | None = None,
     ) -> None:
+        """Create a transport. `fingerprint` is the SHA-256 of the only certificate to accept."""
         self._base = base_url(uri)
         self._timeout_s = timeout_s
         self._tls: dict[str, Any] = {}
         if ca_file is not None:
             self._tls["ca_certs"] = ca_file
+        if fingerprint is not None:
+            self._tls["assert_fingerprint"] = fingerprint
+            self._tls["cert_reqs"] = "CERT_NONE"
         if client_certificate is not None:
             self._tls["cert_file"], self._tls["key_file"] = client_certificate
         self._headers = {"Accept": "application/json", "User-Agent": f"frazil/{__version__}"}

@@ -101,3 +101,23 @@ GROUP BY operation, state;
 
 -- name: forget_jobs
 DELETE FROM jobs WHERE finished_ms < :before_ms;
+
+-- name: doomed_file_totals
+-- What waits for deletion, and what of it is due.
+SELECT count(*), CAST(coalesce(sum(size_bytes), 0) AS bigint),
+    count(CASE WHEN delete_after_ms <= :now_ms OR state = 'deleting' THEN 1 END)
+FROM doomed_files WHERE uuid = :uuid;
+
+-- name: expired_snapshot_totals
+SELECT count(*), count(CASE WHEN delete_after_ms <= :now_ms OR state = 'deleting' THEN 1 END)
+FROM expired_snapshots WHERE uuid = :uuid;
+
+-- name: ended_intent_count
+SELECT count(*) FROM intents
+WHERE uuid = :uuid AND (state = 'ended' OR (state = 'live' AND expires_ms <= :now_ms));
+
+-- name: doomed_totals
+SELECT count(*), CAST(coalesce(sum(size_bytes), 0) AS bigint) FROM doomed_files;
+
+-- name: expired_totals
+SELECT count(*) FROM expired_snapshots;

@@ -1,0 +1,61 @@
+"""The loop of `frazil maintain auto`, also as a child process of a server."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import Final, TextIO
+
+from frazil.client.catalog_client import Client
+from frazil.client.send.http_transport import HttpTransport
+from frazil.maintenance.autopilot import Autopilot
+from frazil.wire.errors import FrazilError
+from frazil.wire.job_messages import Job
+
+_LOGGER: Final = logging.getLogger("frazil.maintenance")
+
+
+def run_rounds(client: Client, interval_s: float | None) -> Iterator[list[Job]]:
+    """Maintain all tables again and again, or once if there is no interval. Yield the jobs of each
+    round."""
+    autopilot = Autopilot(client)
+    while interval_s is not None:
+        begun_s = time.monotonic()
+        try:
+            yield autopilot.run_once()
+        except FrazilError as error:
+            _LOGGER.warning("this round has failed: %s", error)
+        time.sleep(max(1.0, interval_s - (time.monotonic() - begun_s)))
+    yield autopilot.run_once()
+
+
+def run_attached(interval_s: float, parent: TextIO = sys.stdin) -> None:
+    """Run as the child of a server, until it ends.
+
+    The server writes one line with its address and a token, and keeps the pipe open. When the pipe
+    ends, the server has ended, however that was, and so does this process.
+    """
+    connection = json.loads(parent.readline())
+    threading.Thread(target=_end_with, args=(parent,), name="frazil-parent", daemon=True).start()
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s")
+    transport = HttpTransport(
+        connection["uri"],
+        token=connection.get("token"),
+        fingerprint=connection.get("fingerprint"),
+    )
+    with Client(transport=transport, outage_timeout_s=interval_s) as client:
+        for jobs in run_rounds(client, interval_s):
+            for job in jobs:
+                _LOGGER.info("%s of %s: %s", job.operation, job.identifier, job.state.value)
+
+
+def _end_with(parent: TextIO) -> None:
+    while parent.readline():
+        pass
+    # The jobs of this process are taken over when it has been silent for a while.
+    os._exit(0)
