@@ -114,7 +114,8 @@ class Planner:
 
         `explain` adds the counts of the walk. `sequence_numbers` adds the sequence number of each
         file, in this answer and in those for its task tokens. `all_deletes` adds equality deletes
-        that apply by partition and number, but whose values cannot occur in the data file.
+        that apply by partition and number, but whose values cannot occur in the data file or do not
+        match the filter.
         """
         loaded = self._tables.load_table(identifier)
         metadata = loaded.metadata

@@ -38,7 +38,8 @@ class Scan:
     sequence_numbers: bool = False
     """Whether the answer contains the data sequence number of each file."""
     all_deletes: bool = False
-    """Whether the answer also contains equality deletes whose values cannot occur in a file."""
+    """Whether the answer also contains equality deletes whose values cannot occur in a file, or do
+    not match the filter."""
 
     def read_snapshot_ids(self) -> tuple[int, ...]:
         """Return the snapshots whose manifest lists the scan reads."""

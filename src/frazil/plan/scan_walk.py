@@ -158,7 +158,11 @@ class Walk:
 
     def deletes(self) -> Iterator[Piece]:
         """Iterate over the delete files that may apply to matching rows. Incremental scans have
-        none."""
+        none.
+
+        With `all_deletes`, those that may apply to other rows of the same files come too: who
+        writes a file again must not bring its other rows back.
+        """
         manifests = [named for named in self._manifests if named[0].content == DELETES]
         chosen = [
             (number, manifest)
@@ -169,9 +173,12 @@ class Walk:
         columns_of = self._reader.columns_of([manifest for _, manifest in chosen])
         for (number, manifest), columns in zip(chosen, columns_of, strict=True):
             rows = np.flatnonzero(columns.live())
-            metrics_of = metrics_reader(self._reader, manifest, columns)
             spec_id = manifest.partition_spec_id
-            kept = where.rows_that_may_match(columns, spec_id, rows, metrics_of)
+            if self.scan.all_deletes:
+                kept = rows[where.may_match_partitions(columns, spec_id)[columns.partition[rows]]]
+            else:
+                metrics_of = metrics_reader(self._reader, manifest, columns)
+                kept = where.rows_that_may_match(columns, spec_id, rows, metrics_of)
             self.counts.delete_files += len(rows)
             self.counts.delete_files_skipped += len(rows) - len(kept)
             if len(kept):

@@ -6,11 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions as fn
 
 from frazil.client.catalog_client import Client
 from frazil.client.declare.client_table import Table
+from frazil.datafiles.footers.files_from_parquet import EqualityDeleteFile
 from frazil.spark.core.statement_runs import Result, Target
 from frazil.spark.rows.merge_clauses import Merge
 from frazil.spark.rows.merge_statement import MergeBuilder
@@ -409,3 +412,22 @@ def test_version_1_is_merged_on_read_as_long_as_that_needs_no_deletes(
 def upserted(table: SparkTable, source: DataFrame) -> Result:
     merge = table.merge(source, "target.id = source.id").when_matched_update_all()
     return merge.when_not_matched_insert_all().execute()
+
+
+def test_keys_that_were_deleted_outside_of_the_condition_stay_deleted(
+    session: Session, namespace: str
+) -> None:
+    table = session.client.create_table(
+        f"{namespace}.keys", "id long, item string", properties={"write.delete.mode": COW}
+    )
+    session.client.append(table.identifier, [{"id": id, "item": "a"} for id in range(1, 5)])
+    keys = Path(table.location.removeprefix("file://")) / "data" / "keys.parquet"
+    schema = pa.schema([pa.field("id", pa.int64(), metadata={"PARQUET:field_id": "1"})])
+    pq.write_table(pa.table({"id": [3]}, schema=schema), keys)
+    deletes = EqualityDeleteFile.from_parquet(str(keys), table, columns=["id"])
+    session.client.row_delta(table.identifier, (), [deletes], command="delete")
+    session.sql(f"DELETE FROM {namespace}.keys WHERE id = 1")
+    assert sorted(row["id"] for row in session.table(f"{namespace}.keys").scan().collect()) == [
+        2,
+        4,
+    ]

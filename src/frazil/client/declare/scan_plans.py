@@ -98,7 +98,8 @@ class PlanOptions(TypedDict, total=False):
     sequence_numbers: bool
     """Add the sequence number of each file, if the catalog is Frazil."""
     all_deletes: bool
-    """Add equality deletes whose values cannot occur in a data file, if the catalog is Frazil."""
+    """Add equality deletes whose values cannot occur in a data file or do not match the filter, if
+    the catalog is Frazil. Needed to write planned files again."""
     explain: bool
     """Add counts of what the planner read and skipped."""
     max_files: int | None

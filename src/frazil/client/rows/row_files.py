@@ -29,7 +29,7 @@ from frazil.datafiles.writing.data_file_writer import ArrowFileWriter
 from frazil.datafiles.writing.row_partitions import Partitioner
 from frazil.datafiles.writing.write_properties import file_options
 from frazil.values.types import StructType
-from frazil.wire.expressions import Expression
+from frazil.wire.expressions import ALWAYS_TRUE, Expression
 
 MAX_THREADS: Final = 8
 
@@ -90,7 +90,10 @@ class MatchingRows:
 def planned_tasks(
     table: Table, filter: Expression, snapshot_id: int | None
 ) -> tuple[ScanTask, ...]:
-    """Plan the files of a snapshot that may have matching rows, for the table's current schema."""
+    """Plan the files of a snapshot that may have matching rows, for the table's current schema.
+
+    The tasks have the deletes of all rows of their files, because files are written again.
+    """
     if snapshot_id is None:
         return ()
     plan = table.plan(
@@ -98,6 +101,7 @@ def planned_tasks(
         snapshot=snapshot_id,
         use_snapshot_schema=False,
         sequence_numbers=table.format_version >= MIN_FORMAT_VERSION,
+        all_deletes=filter != ALWAYS_TRUE,
     )
     return tuple(map(task_of, plan.tasks))
 

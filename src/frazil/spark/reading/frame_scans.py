@@ -143,10 +143,15 @@ def plan_tasks(
 ) -> Mapping[str, ScanTask]:
     """Return the tasks of a scan by the path of the data file, with their sequence numbers.
 
-    The filter uses the names of the table's current schema.
+    The tasks have the deletes of all rows of their files, because files are written again. The
+    filter uses the names of the table's current schema.
     """
     plan = table.plan(
-        filter, snapshot=snapshot_id, use_snapshot_schema=False, sequence_numbers=True
+        filter,
+        snapshot=snapshot_id,
+        use_snapshot_schema=False,
+        sequence_numbers=True,
+        all_deletes=filter is not None,
     )
     return {task.data_file.file_path: task_of(task) for task in plan.tasks}
 
