@@ -5,6 +5,7 @@ from __future__ import annotations
 from frazil.maintenance import convert_equality_deletes, rewrite_data_files
 from tests.housekeeping import writers
 from tests.housekeeping.killed import KillableJob, hasty_client
+from tests.housekeeping.rest_calls import Routes
 from tests.housekeeping.world import TableModel, World
 
 
@@ -34,10 +35,28 @@ def equality_deletes(world: World, table: TableModel) -> None:
         writers.equality_delete(world, table)
 
 
+def run_rewrite_manifests(url: str, name: str) -> None:
+    Routes(url, name).run_job("rewrite_manifests")
+
+
+def run_remove_dangling_deletes(url: str, name: str) -> None:
+    Routes(url, name).run_job("remove_dangling_deletes")
+
+
+def dangling_deletes(world: World, table: TableModel) -> None:
+    """Delete rows by equality, then rewrite their files."""
+    small_files(world, table)
+    world.observe()
+    writers.equality_delete(world, table)
+    run_rewrite_data_files(world.url, table.identifier)
+
+
 JOBS = [
     KillableJob("rewrite_data_files", run_rewrite_data_files, "client", small_files),
     KillableJob("rewrite_data_files", run_rewrite_data_files, "server", small_files),
     KillableJob(
         "convert_equality_deletes", run_convert_equality_deletes, "client", equality_deletes
     ),
+    KillableJob("rewrite_manifests", run_rewrite_manifests, "server", small_files),
+    KillableJob("remove_dangling_deletes", run_remove_dangling_deletes, "server", dangling_deletes),
 ]

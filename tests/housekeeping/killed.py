@@ -23,6 +23,7 @@ from frazil.client.send.retry_policy import RetryPolicy
 from frazil.wire.errors import FrazilError
 from tests.housekeeping.machine import DatabaseClock, shown
 from tests.housekeeping.maintainers import settle
+from tests.housekeeping.rest_calls import Refused, Routes
 from tests.housekeeping.world import TableModel, World
 from tests.support.fuse import Fuse, ended, run_child, serve, start_child, wait_for
 from tests.support.patience import wait_until
@@ -164,9 +165,11 @@ class Kills:
                 if self.job.victim == "server" and reached:
                     assert wait_for(server) == -signal.SIGKILL
             world.say(f"{self.job.name}: the {self.job.victim} was killed at {point}: {reached}")
+            DatabaseClock(self.catalog.database).silence_workers()
             with self.catalog.server():
                 world.observe()
                 self.job.run(self.catalog.url, self._name)
+                Routes(self.catalog.url, self._name).wait_for_jobs()
                 self._finish(world)
         return reached
 
@@ -179,7 +182,7 @@ class Kills:
                 run_child(self.job.run, self.catalog.url, self._name, fuse=fuse.path)
             else:
                 self.job.run(self.catalog.url, self._name)
-        except FrazilError:
+        except (FrazilError, Refused, OSError):
             # Otherwise the error is no consequence of a kill.
             if point == 0 or fuse.count < point:
                 raise

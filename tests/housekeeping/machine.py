@@ -13,7 +13,7 @@ import psycopg
 
 from tests.housekeeping.maintainers import MAINTAINERS, OF_DROPPED_TABLES, settle
 from tests.housekeeping.rest_calls import Refused
-from tests.housekeeping.world import HousekeepingClock, TableModel, World
+from tests.housekeeping.world import HOUR_MS, HousekeepingClock, TableModel, World
 from tests.housekeeping.writers import WRITERS, Step
 from tests.support.server import RunningServer
 
@@ -28,6 +28,7 @@ TIMES: Mapping[str, tuple[str, ...]] = {
     "purged_tables": ("purged_ms", "delete_after_ms"),
 }
 """The columns with times, which `DatabaseClock` moves back."""
+HEARTBEATS = {"jobs": ("heartbeat_ms",), "job_locks": ("heartbeat_ms",)}
 
 
 @dataclass(frozen=True)
@@ -37,9 +38,16 @@ class DatabaseClock(HousekeepingClock):
     url: str
 
     def shift(self, delta_ms: int) -> None:
+        self._shift(TIMES, delta_ms)
+
+    def silence_workers(self) -> None:
+        """Let all workers of jobs be silent for so long that others take their jobs."""
+        self._shift(HEARTBEATS, HOUR_MS)
+
+    def _shift(self, times: Mapping[str, tuple[str, ...]], delta_ms: int) -> None:
         statements = [
             f"UPDATE {table} SET " + ", ".join(f"{name} = {name} - {delta_ms}" for name in columns)
-            for table, columns in TIMES.items()
+            for table, columns in times.items()
         ]
         if self.url.startswith("sqlite:"):
             with closing(sqlite3.connect(self.url.removeprefix("sqlite:///"), timeout=60)) as own:

@@ -208,7 +208,7 @@ def declare_intent(world: World, table: TableModel) -> str:
     }
     for path, own in rows.items():
         write_parquet(path, columns_of(own))
-    table.intents[intent_id] = Intent(folder, kind, rows, now_ms() + ttl_ms)
+    table.intents[intent_id] = Intent(folder, rows, now_ms() + ttl_ms)
     return f"intend {Path(folder).name} for {ttl_ms / HOUR_MS} hours"
 
 
@@ -233,13 +233,13 @@ def commit_intended(world: World, table: TableModel) -> str | None:
         # It must have been swept: then the server refuses it, whatever the client believes.
         assert not is_live, f"{path} was deleted below a live intent"
         del intent.rows[path]
-        file = declared(table, path, len(rows), intent.kind, size=1_000)
+        file = declared(table, path, rows, size=1_000)
         try:
             world.client.append_files(table.identifier, [file])
         except world.refusals as refused:
             return f"{Path(path).name} was swept, and refused: {refused}"
         raise AssertionError(f"{path} was deleted, and then committed")
-    world.client.append_files(table.identifier, [declared(table, path, len(rows), intent.kind)])
+    world.client.append_files(table.identifier, [declared(table, path, rows)])
     del intent.rows[path]
     table.heads["main"] = {**table.heads["main"], **rows}
     return f"commit {sorted(rows)} of an intent"

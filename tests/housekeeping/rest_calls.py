@@ -68,6 +68,14 @@ class Routes:
         wait_until(has_ended, f"the job {known} does not end", pause_s=0.005)
         return found[0]
 
+    def wait_for_jobs(self) -> None:
+        """Wait until no job of the table is left to do."""
+
+        def are_done() -> bool:
+            return all(job["state"] in _FINAL for job in self.call("GET", "jobs")["jobs"])
+
+        wait_until(are_done, "a job does not end")
+
     def take_lease(self, snapshot_id: int, ttl_ms: int) -> str:
         body = {"snapshot-id": snapshot_id, "ttl-ms": ttl_ms, "holder": "a test"}
         return str(self.call("POST", "leases", body)["lease-id"])

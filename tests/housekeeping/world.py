@@ -75,7 +75,6 @@ class Intent:
     """Files that a writer has declared a folder for and not yet committed."""
 
     folder: str
-    kind: str
     rows: dict[str, dict[int, str]]
     """By path."""
     until_ms: int
@@ -149,6 +148,7 @@ class World:
                 **modes,
                 "commit.retry.num-retries": "100",
                 "commit.retry.min-wait-ms": "1",
+                "commit.retry.max-wait-ms": "50",
                 "write.metadata.previous-versions-max": "5",
             },
         )

@@ -16,8 +16,9 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from frazil.wire.declared_content import DeclaredDataFile, EqualityDeleteFile
-from tests.housekeeping.world import TableModel, World, kind_of, sent, without
+from frazil import Client
+from frazil.wire.declared_content import DeclaredDataFile, EqualityDeleteFile, ValueMap
+from tests.housekeeping.world import Rows, TableModel, World, kind_of, sent, without
 
 Step: TypeAlias = Callable[[World, TableModel], "str | None"]
 
@@ -83,25 +84,42 @@ def equality_delete(world: World, table: TableModel) -> str | None:
     ids = some_ids(world, table, branch)
     if not ids:
         return None
-    kind = kind_of(ids[0])
     if table.partitioned:
-        ids = [id for id in ids if kind_of(id) == kind]
+        ids = [id for id in ids if kind_of(id) == kind_of(ids[0])]
+    equality_delete_of(table, ids, world.client, branch)
+    table.heads[branch] = without(table.heads[branch], ids)
+    return f"delete {ids} from {branch} by equality"
+
+
+def equality_delete_of(
+    table: TableModel, ids: list[int], client: Client, branch: str = "main"
+) -> None:
+    """Commit one equality-delete file for each kind among the rows."""
+    kinds = {kind_of(id) for id in ids} if table.partitioned else {None}
+    for kind in sorted(kinds, key=str):
+        own = [id for id in ids if kind is None or kind_of(id) == kind]
+        _equality_delete(table, own, kind, client, branch)
+
+
+def _equality_delete(
+    table: TableModel, ids: list[int], kind: str | None, client: Client, branch: str
+) -> None:
     path = f"{table.location}/data/equality-{uuid4()}.parquet"
     write_parquet(path, {"id": ids})
     file = EqualityDeleteFile(
         spec_id=0,
-        partition=(kind,) if table.partitioned else (),
+        partition=() if kind is None else (kind,),
         file_path=f"file://{path}",
         file_format="parquet",
         file_size_in_bytes=Path(path).stat().st_size,
         record_count=len(ids),
         equality_ids=(1,),
+        lower_bounds=ValueMap(keys=(1,), values=(min(ids),)),
+        upper_bounds=ValueMap(keys=(1,), values=(max(ids),)),
     )
-    world.client.row_delta(
+    client.row_delta(
         table.identifier, (), [file], command="delete", isolation="snapshot", branch=branch
     )
-    table.heads[branch] = without(table.heads[branch], ids)
-    return f"delete {ids} from {branch} by equality"
 
 
 def write_parquet(path: str, columns: dict[str, list[Any]]) -> None:
@@ -254,21 +272,22 @@ def declare_loose_file(world: World, table: TableModel) -> str | None:
             "item": list(rows.values()),
         },
     )
-    world.client.append_files(table.identifier, [declared(table, path, len(rows), kind)])
+    world.client.append_files(table.identifier, [declared(table, path, rows)])
     table.heads["main"] = {**table.heads["main"], **rows}
     return f"append the file {Path(path).name}"
 
 
-def declared(
-    table: TableModel, path: str, count: int, kind: str, size: int | None = None
-) -> DeclaredDataFile:
+def declared(table: TableModel, path: str, rows: Rows, size: int | None = None) -> DeclaredDataFile:
+    """Return a file of rows of one kind, with the bounds of their ids."""
     return DeclaredDataFile(
         spec_id=0,
-        partition=(kind,) if table.partitioned else (),
+        partition=(kind_of(min(rows)),) if table.partitioned else (),
         file_path=f"file://{path}",
         file_format="parquet",
         file_size_in_bytes=Path(path).stat().st_size if size is None else size,
-        record_count=count,
+        record_count=len(rows),
+        lower_bounds=ValueMap(keys=(1,), values=(min(rows),)),
+        upper_bounds=ValueMap(keys=(1,), values=(max(rows),)),
     )
 
 
