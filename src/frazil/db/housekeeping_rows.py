@@ -126,7 +126,8 @@ def apply_housekeeping(sql: Statements, changes: Sequence[HousekeepingChange]) -
     """Apply the changes in their order. Raises RowsMoved, or ValidationError for a path."""
     if not changes:
         return
-    now_ms = database_now_ms(sql)
+    timed = any(not isinstance(change, _WITHOUT_TIME) for change in changes)
+    now_ms = database_now_ms(sql) if timed else 0
     for change in changes:
         _APPLY[type(change)](sql, change, now_ms)
 
@@ -166,8 +167,8 @@ def _record_definitions(sql: Statements, change: RecordDefinitions, now_ms: int)
 
 
 def _retire_metadata(sql: Statements, change: RetireMetadata, now_ms: int) -> None:
-    rows = [{"uuid": change.uuid, "path": path, "now_ms": now_ms} for path in change.paths]
-    sql.execute_many("insert_retired_metadata", rows)
+    for path in change.paths:
+        sql.execute("insert_retired_metadata", {"uuid": change.uuid, "path": path})
 
 
 def _record_purge(sql: Statements, change: RecordPurge, now_ms: int) -> None:
@@ -263,6 +264,8 @@ def _start_deletion(sql: Statements, change: StartDeletion, now_ms: int) -> None
         sql.execute_many("insert_doomed_file", rows)
 
 
+_WITHOUT_TIME: Final = (CheckAddedPaths, RetireMetadata)
+"""The changes of usual commits, which need no time."""
 _APPLY: Final[dict[type, Callable[[Statements, Any, int], None]]] = {
     RecordExpired: _record_expired,
     RecordDefinitions: _record_definitions,

@@ -129,9 +129,6 @@ SELECT kind, id, definition FROM removed_definitions WHERE uuid = :uuid ORDER BY
 DELETE FROM removed_definitions
 WHERE uuid = :uuid AND NOT EXISTS (SELECT 1 FROM expired_snapshots WHERE uuid = :uuid);
 
--- name: insert_retired_metadata
-INSERT INTO retired_metadata (uuid, path, retired_ms) VALUES (:uuid, :path, :now_ms);
-
 -- name: retired_metadata
 SELECT path, retired_ms FROM retired_metadata
 WHERE uuid = :uuid AND retired_ms <= :before_ms

@@ -94,3 +94,8 @@ LIMIT 1;
 -- before files are deleted, so it may look at every row.
 SELECT namespace, name, metadata_location FROM relations
 WHERE uuid <> :uuid AND strpos(metadata_location, CAST(:path AS text)) > 0;
+
+-- name: insert_retired_metadata
+-- Most commits do this, so it asks for the time by itself.
+INSERT INTO retired_metadata (uuid, path, retired_ms)
+VALUES (:uuid, :path, CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint));

@@ -85,3 +85,8 @@ LIMIT 1;
 -- before files are deleted, so it may look at every row.
 SELECT namespace, name, metadata_location FROM relations
 WHERE uuid <> :uuid AND instr(metadata_location, :path) > 0;
+
+-- name: insert_retired_metadata
+-- Most commits do this, so it asks for the time by itself.
+INSERT INTO retired_metadata (uuid, path, retired_ms)
+VALUES (:uuid, :path, CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER));
