@@ -157,7 +157,7 @@ def test_rename_and_drop(shop: Shop, made: str, name: str) -> None:
     assert "does not exist" in shop.ok("drop", made, "--if-exists")
     shop.ok("create", made, "--schema", "a int")
     folder = Path(shop.client.load_table(made).location.removeprefix("file://"))
-    assert shop.json("drop", made, "--purge")["purged"] is True
+    assert shop.json("drop", made, "--purge", "--now")["purged"] is True
     assert not list(folder.glob("metadata/*.json"))
 
 

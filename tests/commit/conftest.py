@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -13,6 +14,8 @@ from frazil.commit.catalog.operations import Catalog
 from frazil.commit.pipeline.table_queues import QueueLimits
 from frazil.db.connect import connect
 from frazil.db.rows import Database
+from frazil.housekeeping.server_operations import ServerTools
+from frazil.housekeeping.sweep import sweep_table
 from frazil.store.local_store import LocalStore
 from frazil.store.locations import AllowedLocations
 from frazil.store.object_store import Store
@@ -74,6 +77,8 @@ def make_catalog(database: Database, warehouse: Path) -> Iterator[CatalogFactory
                 allowed_locations=AllowedLocations(root),
                 limits=limits,
             )
+            tools = ServerTools(database or shared, catalog.store, catalog)
+            catalog.sweep = partial(sweep_table, tools)
             opened.callback(catalog.close)
             return Driver(catalog, shared, warehouse)
 

@@ -192,9 +192,13 @@ class Driver:
         assert isinstance(answer, TransactionAnswer)
         return answer
 
-    def drop(self, table: str, purge: bool = False, key: str | None = None) -> Answer:
+    def drop(
+        self, table: str, purge: bool = False, key: str | None = None, now: bool = True
+    ) -> Answer:
+        """Drop a table. A purge deletes its files at once, unless `now` is false."""
         body = ["drop", table, purge]
-        return self.catalog.drop_table(context(key, body), name(table), purge).result(TIMEOUT_S)
+        future = self.catalog.drop_table(context(key, body), name(table), purge, now)
+        return future.result(TIMEOUT_S)
 
     def rename(self, source: str, destination: str, key: str | None = None) -> Answer:
         body = ["rename", source, destination]

@@ -208,17 +208,18 @@ def test_transaction_needs_an_identifier_for_each_table(client: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "purge"),
+    ("query", "purge", "now"),
     [
-        ("", False),
-        ("?purgeRequested=true", True),
-        ("?purgeRequested=False", False),
-        ("?purgeRequested=True", True),
+        ("", False, False),
+        ("?purgeRequested=true", True, False),
+        ("?purgeRequested=False", False, False),
+        ("?purgeRequested=True", True, False),
+        ("?purgeRequested=true&frazil-now=true", True, True),
     ],
 )
-def test_purge(client: Client, catalog: StandInCatalog, query: str, purge: bool) -> None:
+def test_purge(client: Client, catalog: StandInCatalog, query: str, purge: bool, now: bool) -> None:
     assert client("DELETE", TABLE + query).status == 204
-    assert catalog.asked("drop_table")[1:] == (T, purge)
+    assert catalog.asked("drop_table")[1:] == (T, purge, now)
 
 
 @pytest.mark.parametrize("value", ["", "1", "yes", "truex"])

@@ -180,7 +180,10 @@ def test_drop_purges_if_the_catalog_was_attached_so(
     )
     for catalog in ("ice", "purging"):
         duck.execute(f"CREATE TABLE {catalog}.{namespace}.{catalog} AS SELECT 1 AS id")
-        location = iceberg.load_table((namespace, catalog)).location()
+        table = iceberg.load_table((namespace, catalog))
+        location = table.location()
+        with table.transaction() as transaction:
+            transaction.set_properties({"frazil.gc.quarantine-ms": "0"})
         duck.execute(f"DROP TABLE {catalog}.{namespace}.{catalog}")
         left = list(Path(location.removeprefix("file://")).rglob("*.parquet"))
         assert len(left) == (1 if catalog == "ice" else 0)

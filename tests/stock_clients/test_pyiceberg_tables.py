@@ -362,7 +362,8 @@ def test_table_is_dropped_purged_and_registered_again(iceberg: Catalog, namespac
 
 
 def test_purge_deletes_the_files_of_the_table(iceberg: Catalog, namespace: str) -> None:
-    table = iceberg.create_table((namespace, "t"), ID_NAME)
+    at_once = {"frazil.gc.quarantine-ms": "0"}
+    table = iceberg.create_table((namespace, "t"), ID_NAME, properties=at_once)
     table.append(id_name(1))
     table.overwrite(id_name(2))
     folder = Path(table.location().removeprefix("file://"))

@@ -94,6 +94,8 @@ def test_pyiceberg_works_on_s3(iceberg_s3: Catalog, s3_bucket: str) -> None:
     transaction.commit_transaction()
     assert pyiceberg_ids(iceberg_s3.load_table("db.staged")) == [7]
 
+    with loaded.transaction() as changes:
+        changes.set_properties({"frazil.gc.quarantine-ms": "0"})
     metadata = loaded.metadata_location
     iceberg_s3.drop_table("db.t")
     assert pyiceberg_ids(iceberg_s3.register_table("db.again", metadata)) == [1, 3, 4]

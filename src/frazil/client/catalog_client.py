@@ -308,10 +308,18 @@ class Client(CatalogVerbs[Commit], CatalogRowVerbs):
         return self._table(identifier, decode(answer, _Loaded, CommitStateUnknown))
 
     def drop_table(
-        self, name: IdentifierName, *, purge: bool = False, if_exists: bool = False
+        self,
+        name: IdentifierName,
+        *,
+        purge: bool = False,
+        now: bool = False,
+        if_exists: bool = False,
     ) -> None:
-        """Drop a table; with `purge` also delete its files, with `if_exists` it may be missing."""
+        """Drop a table. With `purge` its files are deleted after its quarantine, with `now` at
+        once. With `if_exists` it may be missing."""
         query = {"purgeRequested": "true" if purge else "false"}
+        if now:
+            query["frazil-now"] = "true"
         with _tolerated(NotFound, tolerated=if_exists):
             self._delete(table_path(identifier_of(name)), query)
 

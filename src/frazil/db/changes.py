@@ -31,7 +31,7 @@ from frazil.db.base import (
     Transaction,
     TransactionOutcome,
 )
-from frazil.db.housekeeping_rows import RowsMoved, apply_housekeeping
+from frazil.db.housekeeping_rows import RowsMoved, apply_housekeeping, take_back_purged
 from frazil.db.sql import Statements
 from frazil.wire.errors import (
     AlreadyExists,
@@ -92,6 +92,10 @@ class Attempt:
         if not moving:
             return
         sql.fetch("hold_locations", {})
+        for index, change in enumerate(self.transaction.changes):
+            if isinstance(change, CreateRelation):
+                self.index = index
+                take_back_purged(sql, change.relation.uuid)
         for _, relation, _ in moving:
             sql.execute("drop_locations", {"uuid": relation.uuid})
         for self.index, relation, wanted in moving:

@@ -247,6 +247,18 @@ def _restore_purged(sql: Statements, change: RestorePurged, now_ms: int) -> None
         raise RowsMoved
 
 
+def take_back_purged(sql: Statements, uuid: str) -> None:
+    """Cancel the purge of a table that is registered again. Raises ValidationError if its files are
+    being deleted."""
+    row = purged_table(sql, uuid)
+    if row is None:
+        return
+    if not sql.execute("take_purged_table", {"uuid": uuid}):
+        raise ValidationError(
+            f"the table with UUID {uuid} was purged, and its files are being deleted"
+        )
+
+
 def _start_deletion(sql: Statements, change: StartDeletion, now_ms: int) -> None:
     _check_unleased(sql, CheckUnleased(change.uuid, change.snapshot_ids), now_ms)
     for intent_id in change.intent_ids:

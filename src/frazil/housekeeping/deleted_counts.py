@@ -48,3 +48,12 @@ class DeletedFiles(Struct, frozen=True, rename="kebab"):
             "deleted_manifest_lists_count": self.manifest_list,
             "deleted_statistics_files_count": self.statistics,
         }
+
+
+class SweepResult(Struct, frozen=True, kw_only=True, rename="kebab"):
+    deleted: DeletedFiles = DeletedFiles()
+    expired_snapshots_count: int = 0
+    """Snapshots that cannot come back any more."""
+    ended_intents_count: int = 0
+    problems: tuple[str, ...] = ()
+    """Why some files stay."""

@@ -24,6 +24,7 @@ from frazil.wire.maintenance_operations import (
     REMOVE_DANGLING_DELETES,
     REMOVE_ORPHAN_FILES,
     REWRITE_MANIFESTS,
+    UNDO,
 )
 
 if TYPE_CHECKING:
@@ -114,6 +115,7 @@ SERVER_OPERATIONS: Final[dict[str, ServerOperation]] = {
     EXPIRE_SNAPSHOTS: _later("frazil.housekeeping.expiration", "expire_snapshots"),
     DELETE_UNREACHABLE_FILES: _later("frazil.housekeeping.sweep", "delete_unreachable_files"),
     REMOVE_ORPHAN_FILES: _later("frazil.housekeeping.orphan_files", "remove_orphan_files"),
+    UNDO: _later("frazil.housekeeping.undo", "undo"),
     REWRITE_MANIFESTS: rewrite_manifests,
     REMOVE_DANGLING_DELETES: remove_dangling_deletes,
 }

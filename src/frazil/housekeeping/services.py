@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from frazil.commit.catalog.operations import Catalog
 from frazil.db.rows import Database
@@ -13,6 +14,7 @@ from frazil.housekeeping.server_operations import (
     ServerOperation,
     ServerTools,
 )
+from frazil.housekeeping.sweep import sweep_table
 from frazil.housekeeping.table_health import HealthReports
 from frazil.store.object_store import Store
 from frazil.wire.errors import BadRequest
@@ -36,6 +38,7 @@ class Housekeeping:
         self.health = HealthReports(database, catalog, self.jobs)
         tools = ServerTools(database, store, catalog)
         self.runner = JobRunner(self.jobs, tools, operations)
+        catalog.sweep = partial(sweep_table, tools)
 
     def check_available(self, operation: str) -> None:
         """Raise BadRequest if this server cannot run the operation."""

@@ -17,16 +17,15 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final
 
-from msgspec import Struct
-
 from frazil.db.base import Relation
 from frazil.db.housekeeping_rows import database_now_ms
 from frazil.db.rows import Database
-from frazil.housekeeping.deleted_counts import DeletedFiles
+from frazil.housekeeping.deleted_counts import DeletedFiles, SweepResult
 from frazil.housekeeping.deletion import chunked, delete_marked, in_order, kind_of_reason
 from frazil.housekeeping.deletion_marks import Marks, RowsChanged
 from frazil.housekeeping.due_rows import DueRows, forget_expired, named_by_rows, run_many
 from frazil.housekeeping.expiration_plan import gc_is_enabled
+from frazil.housekeeping.purged_tables import sweep_purged
 from frazil.housekeeping.reachability import (
     UNWATCHED,
     FileKind,
@@ -45,15 +44,6 @@ _ROUNDS: Final = 5
 _MAX_PROBLEMS: Final = 20
 
 
-class SweepResult(Struct, frozen=True, kw_only=True, rename="kebab"):
-    deleted: DeletedFiles = DeletedFiles()
-    expired_snapshots_count: int = 0
-    """Snapshots that cannot come back any more."""
-    ended_intents_count: int = 0
-    problems: tuple[str, ...] = ()
-    """Why some files stay."""
-
-
 def tables_due(database: Database, now_ms: int | None = None) -> list[str]:
     """Return the uuids of tables that may have something to delete."""
     time_ms = database_now_ms(database) if now_ms is None else now_ms
@@ -69,7 +59,7 @@ def delete_unreachable_files(tools: ServerTools, job: JobRun) -> SweepResult:
 def sweep_table(
     tools: ServerTools, uuid: str, *, dry_run: bool = False, watch: Watch = UNWATCHED
 ) -> SweepResult:
-    """Delete what is due of a table. `dry_run` only counts it.
+    """Delete what is due of a table, also of one that was purged. `dry_run` only counts it.
 
     Raises ValidationError if something that the table needs cannot be read. Then nothing is
     deleted.
@@ -78,7 +68,7 @@ def sweep_table(
         try:
             row = tools.database.relation_by_uuid(uuid)
             if row is None:
-                return SweepResult()
+                return sweep_purged(tools, uuid, dry_run, watch)
             return _TableSweep(tools, row, dry_run, watch).run()
         except RowsChanged:
             logger.info("sweep of %s begins again, because its rows have changed", uuid)

@@ -190,7 +190,8 @@ def _check_table_changes(request: CommitTransactionRequest) -> None:
 async def drop_table(app: RestApp, call: Call) -> Reply:
     identifier = call.table()
     purge = call.query_boolean("purgeRequested")
-    future = app.catalog.drop_table(call.context(), identifier, purge)
+    now = call.query_boolean("frazil-now")
+    future = app.catalog.drop_table(call.context(), identifier, purge, now)
     return app.render.answer(await app.submitted(future))
 
 

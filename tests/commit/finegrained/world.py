@@ -8,11 +8,14 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from frazil.commit.catalog.operations import Catalog
 from frazil.db.rows import Database
+from frazil.housekeeping.server_operations import ServerTools
+from frazil.housekeeping.sweep import sweep_table
 from frazil.plan.planner import PlanLimits, Planner
 from frazil.rest.call import Message
 from frazil.rest.rest_app import AppSettings, RestApp
@@ -92,6 +95,7 @@ def opened_world(
         warehouse=root,
         allowed_locations=AllowedLocations(root),
     )
+    catalog.sweep = partial(sweep_table, ServerTools(database, catalog.store, catalog))
     planner = Planner(catalog, database.secret(PLAN_SECRET), limits)
     app = RestApp(catalog, planner, settings)
     loop = asyncio.new_event_loop()

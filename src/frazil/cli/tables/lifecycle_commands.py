@@ -177,16 +177,23 @@ def drop(
     choice: CatalogChoice,
     table: TableArgument,
     purge: Annotated[
-        bool, typer.Option("--purge", help="Also delete its files; they cannot be restored.")
+        bool, typer.Option("--purge", help="Also delete its files, after their quarantine.")
+    ] = False,
+    now: Annotated[
+        bool, typer.Option("--now", help="With --purge: delete at once. Nothing can come back.")
     ] = False,
     if_exists: IfExistsOption = False,
 ) -> None:
     """Drop a table; its files stay, unless --purge is given."""
     name = table_name(table)
-    dropped = change_unless(
-        choice, lambda client: client.drop_table(name, purge=purge), NotFound, tolerated=if_exists
-    )
-    files = "and its files are deleted" if purge else "its files stay"
+
+    def change(client: Client) -> None:
+        client.drop_table(name, purge=purge, now=now)
+
+    dropped = change_unless(choice, change, NotFound, tolerated=if_exists)
+    files = "its files stay"
+    if purge:
+        files = "and its files are deleted" + ("" if now else " after their quarantine")
     done = f"dropped, {files}" if dropped else "does not exist"
     document = {"table": str(name), "dropped": dropped, "purged": dropped and purge}
     print_done(choice, f"{name}: {done}", document)

@@ -29,7 +29,7 @@ from frazil.commit.catalog.manifest_maintenance import (
 from frazil.commit.catalog.namespace_changes import Namespaces
 from frazil.commit.catalog.relation_lifecycle import Tables, Views
 from frazil.commit.catalog.table_activity import TableActivity
-from frazil.commit.pipeline.catalog_answers import Answer, LoadedTable, LoadedView, NoContent
+from frazil.commit.pipeline.catalog_answers import Answer, LoadedTable, LoadedView
 from frazil.commit.pipeline.clock_watch import ClockWatch
 from frazil.commit.pipeline.commit_batch import BatchTools
 from frazil.commit.pipeline.commit_loop import CommitLoop, database_unavailable
@@ -56,6 +56,7 @@ from frazil.commit.snapshot.commit_environment import Environments
 from frazil.commit.snapshot.file_writer import FileWriter
 from frazil.commit.snapshot.table_locations import TableLocations
 from frazil.db.base import DatabaseUnavailable, Kind, Relation
+from frazil.db.housekeeping_changes import RecordPurge
 from frazil.db.housekeeping_rows import database_now_ms
 from frazil.db.rows import Database
 from frazil.format.metadata.table_metadata import TableMetadata
@@ -111,6 +112,8 @@ class Catalog:
         self.manifest_cache_folder = manifest_cache_folder
         locations = TableLocations(allowed_locations)
         self.check_write_folder = locations.check_write_folder
+        self.sweep: Callable[[str], object] = lambda uuid: None
+        """Deletes what is due of a table. The server sets it."""
         self.locations = locations
         """Which locations tables own, and what may be read."""
         creation = TableCreation(db, store, locations)
@@ -305,20 +308,28 @@ class Catalog:
         )
         return self._submit(identifiers, pending)
 
-    def drop_table(self, context: Context, identifier: Identifier, purge: bool) -> Future[Answer]:
-        dropped: list[Relation] = []
+    def drop_table(
+        self, context: Context, identifier: Identifier, purge: bool, now: bool = False
+    ) -> Future[Answer]:
+        """Drop a table. With `purge` its files are deleted after the quarantine of the table, or
+        `now`."""
+        if not purge:
+            return self._submit_operation(
+                context, identifier, lambda own: self._tables.drop(own, identifier)
+            )
+        purged: list[RecordPurge] = []
 
-        def answer(row: Relation) -> Answer:
-            dropped.append(row)
-            return NoContent()
+        def record(row: Relation) -> tuple[RecordPurge, ...]:
+            found = self._tables.purge_record(row, now=now)
+            purged[:] = [] if found is None else [found]
+            return tuple(purged)
 
         operation = Operation(
-            context=context, prepare=lambda own: self._tables.drop(own, identifier, answer=answer)
+            context=context,
+            prepare=lambda own: self._tables.drop(own, identifier, housekeeping=record),
         )
-        if not purge:
-            return self._submit([identifier], operation)
         answered: Future[Answer] = Future()
-        operation.future.add_done_callback(lambda done: self._purge(done, dropped, answered))
+        operation.future.add_done_callback(lambda done: self._purge(done, purged, answered))
         return self._submit([identifier], operation, answered)
 
     def unregister_table(self, context: Context, identifier: Identifier) -> Future[Answer]:
@@ -465,17 +476,26 @@ class Catalog:
             self._queues.submit_holding(identifiers, pending)
 
     def _purge(
-        self, done: Future[Answer], dropped: Sequence[Relation], answered: Future[Answer]
+        self, done: Future[Answer], purged: Sequence[RecordPurge], answered: Future[Answer]
     ) -> None:
-        """Answer a purge after its files are deleted, without blocking the queue of the name."""
+        """Answer a purge. If there is no quarantine, delete the files before, without blocking the
+        queue of the name."""
         error = done.exception()
         if error is not None:
             answered.set_exception(error)
             return
+        due = [row.uuid for row in purged if not row.quarantine_ms]
+        if not due:
+            answered.set_result(done.result())
+            return
 
         def work() -> None:
-            for row in dropped:
-                self._tables.purge(row)
+            try:
+                for uuid in due:
+                    self.sweep(uuid)
+            except Exception:
+                # The drop is committed. The next sweep deletes the files.
+                logger.exception("a purge did not finish")
             answered.set_result(done.result())
 
         self._workers.submit(work)

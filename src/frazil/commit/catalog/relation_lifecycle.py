@@ -7,12 +7,10 @@ import uuid
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from itertools import islice
 
 import msgspec
 
 from frazil.commit.catalog.namespace_changes import Namespaces
-from frazil.commit.catalog.purge import files_of_table
 from frazil.commit.pipeline.catalog_answers import (
     Answer,
     LoadedTable,
@@ -40,13 +38,15 @@ from frazil.db.base import (
     SwapRelation,
 )
 from frazil.db.changes import name_taken
-from frazil.db.rows import Database
+from frazil.db.housekeeping_changes import HousekeepingChange, RecordPurge
+from frazil.db.rows import Database, namespace_key
 from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.format.metadata.view_builder import new_view
 from frazil.format.metadata.view_metadata import ViewMetadata
 from frazil.read.metadata_cache import CachedTable, CachedView, MetadataCache
 from frazil.store.object_store import Store
 from frazil.wire.errors import Forbidden, FrazilError
+from frazil.wire.frazil_properties import quarantine_ms
 from frazil.wire.identifiers import Identifier
 from frazil.wire.rest_messages import (
     CreateTableRequest,
@@ -54,8 +54,6 @@ from frazil.wire.rest_messages import (
     RegisterTableRequest,
     RegisterViewRequest,
 )
-
-_PURGE_BATCH = 1000
 
 logger = logging.getLogger("frazil.commit")
 
@@ -91,8 +89,9 @@ class _Relations:
         event_name: str = "drop",
         keys: Callable[[Relation], tuple[KeyRow, ...]] | None = None,
         answer: Callable[[Relation], Answer] | None = None,
+        housekeeping: Callable[[Relation], tuple[HousekeepingChange, ...]] | None = None,
     ) -> Attempt:
-        """Delete the row. `keys` and `answer` are called with the deleted row."""
+        """Delete the row. `keys`, `answer` and `housekeeping` are called with the deleted row."""
         row = self.row(identifier)
         context = operation.context
         return operation.carry_out(
@@ -100,6 +99,7 @@ class _Relations:
             keys(row) if keys else key_row(context, 204),
             [_last_event(context, row, event_name)],
             lambda: answer(row) if answer else NoContent(),
+            housekeeping=housekeeping(row) if housekeeping else (),
         )
 
     def rename(self, operation: Operation, source: Identifier, destination: Identifier) -> Attempt:
@@ -248,22 +248,22 @@ class Tables(_Relations):
 
     # --- drop --------------------------------------------------------------------------------
 
-    def purge(self, row: Relation) -> None:
-        """Delete the files of a table that was removed from the catalog. The drop is already
-        committed, so a failure is only logged."""
+    def purge_record(self, row: Relation, *, now: bool) -> RecordPurge | None:
+        """Return the row of a purge, or None if nobody can read which files the table has."""
         try:
             metadata = self._cache.table(row.metadata_location).metadata
-            files = files_of_table(
-                metadata,
-                self._store,
-                lambda file: self._locations.belongs_to(metadata, file),
-                metadata_location=row.metadata_location,
-            )
-            while batch := list(islice(files, _PURGE_BATCH)):
-                self._store.delete(batch)
-            self._creation.remove_empty_folders(self._locations.owned(metadata), row.uuid)
-        except Exception:
-            logger.exception("purge of %s did not finish", row.identifier)
+            locations = self._locations.owned(metadata)
+        except FrazilError:
+            logger.exception("the files of the purged table %s stay", row.identifier)
+            return None
+        return RecordPurge(
+            uuid=row.uuid,
+            namespace_key=namespace_key(row.identifier.namespace),
+            name=row.identifier.name,
+            metadata_location=row.metadata_location,
+            locations=locations,
+            quarantine_ms=0 if now else quarantine_ms(metadata.properties),
+        )
 
     def unregister(self, operation: Operation, identifier: Identifier) -> Attempt:
         def keys(row: Relation) -> tuple[KeyRow, ...]:

@@ -23,6 +23,7 @@ from frazil.db.base import (
     SwapRelation,
     Transaction,
 )
+from frazil.db.housekeeping_changes import HousekeepingChange
 from frazil.wire.errors import Forbidden, FrazilError
 from frazil.wire.identifiers import Identifier
 
@@ -170,9 +171,15 @@ class Operation(Pending):
         *,
         files: Mapping[str, Sequence[bytes]] | None = None,
         forget_streams: tuple[tuple[str, str], ...] = (),
+        housekeeping: tuple[HousekeepingChange, ...] = (),
     ) -> Attempt:
         """Return an attempt with these changes."""
         transaction = Transaction(
-            str(uuid.uuid4()), tuple(changes), keys, tuple(events), forget_streams
+            str(uuid.uuid4()),
+            tuple(changes),
+            keys,
+            tuple(events),
+            forget_streams,
+            housekeeping=housekeeping,
         )
         return Attempt(lambda: [(self, answer())], transaction, files or {})

@@ -56,6 +56,8 @@ QueryName: TypeAlias = Literal[
     "drop_purged_table",
     "drop_relation",
     "drop_retired_metadata",
+    "drop_retired_of_purged",
+    "drop_rows_of_purged",
     "end_intent",
     "end_job",
     "ended_intent_count",

@@ -199,6 +199,12 @@ UPDATE purged_tables SET state = 'deleting' WHERE uuid = :uuid;
 -- name: drop_purged_table
 DELETE FROM purged_tables WHERE uuid = :uuid AND state = 'deleting';
 
+-- name: drop_rows_of_purged
+DELETE FROM doomed_files WHERE uuid = :uuid;
+
+-- name: drop_retired_of_purged
+DELETE FROM retired_metadata WHERE uuid = :uuid;
+
 -- name: tables_with_work
 -- The tables that have something to delete at this time, also after a crash in mid-deletion.
 SELECT DISTINCT uuid FROM (
