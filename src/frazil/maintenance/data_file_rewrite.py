@@ -118,7 +118,9 @@ def rewrite_data_files(
         progress=progress,
         groups=groups,
     )
-    return run.all()
+    # The plan has leased the snapshot for a day, and a rewrite may take longer.
+    with table.lease(snapshot_id):
+        return run.all()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -167,7 +169,7 @@ class _Run:
     def _committed(self, groups: Sequence[FileGroup], pool: Executor) -> _Outcome:
         """Rewrite groups and commit those that succeed in one commit."""
         try:
-            with committing(new_folder(self.table, self.properties)) as write:
+            with committing(new_folder(self.table, self.properties), self.table.intent) as write:
                 rewritten = [pool.submit(self._rewritten, group, write.folder) for group in groups]
                 return self._commit(write, groups, [each.result() for each in rewritten])
         except _FAILURES as error:

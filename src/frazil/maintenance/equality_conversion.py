@@ -190,7 +190,7 @@ class _Conversion:
     """The deleted rows of the data files that were read for these deletes."""
 
     def run(self, snapshot_id: int, group: _Group) -> _Converted:
-        with committing(new_folder(self.table, self.properties)) as write:
+        with committing(new_folder(self.table, self.properties), self.table.intent) as write:
             for number in range(1, _MAX_ROUNDS + 1):
                 try:
                     return self._convert(write, snapshot_id, group)

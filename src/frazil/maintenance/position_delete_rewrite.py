@@ -312,7 +312,7 @@ class _Rewrite:
     options: DeleteRewriteOptions
 
     def run(self, snapshot_id: int, group: _Group) -> _Rewritten:
-        with committing(new_folder(self.table, self.properties)) as write:
+        with committing(new_folder(self.table, self.properties), self.table.intent) as write:
             for number in range(1, _MAX_ROUNDS + 1):
                 try:
                     return self._rewrite(write, snapshot_id, group)

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from types import MappingProxyType
-from typing import Final
+from typing import Final, TypeAlias
 from uuid import uuid4
 
 from frazil.client.declare.table_verbs import Commit
+from frazil.client.send.lease_calls import Intent
 from frazil.datafiles.portable_table import FileTable
 from frazil.datafiles.reading.file_storage import Storage, is_local, storage_of
 from frazil.wire.conflicts import duplicate_paths
@@ -27,6 +28,10 @@ DATA_PATH_PROPERTIES: Final = ("write.data.path", "write.folder-storage.path")
 """The second is the name in older tables."""
 _NO_PROPERTIES: Final[Mapping[str, str]] = MappingProxyType({})
 _LOGGER: Final = logging.getLogger("frazil.client")
+
+
+Declare: TypeAlias = Callable[[str], Intent]
+"""Returns the intent to write into a folder."""
 
 
 @dataclass(frozen=True)
@@ -85,12 +90,15 @@ class Write:
 
     def __init__(self, folder: WriteFolder) -> None:
         self.folder = folder
+        self.is_clean = False
+        """Whether only committed files are left in the folder, as far as this process has written
+        any."""
         self._state = _State.UNSENT
         self._keep: frozenset[str] = frozenset()
 
     def commit(self, paths: Collection[str], submit: Callable[[], Commit]) -> Commit:
         """Send the change; `paths` are the files that it declares."""
-        self._state = _State.SENT
+        self._state, self.is_clean = _State.SENT, False
         try:
             commit = submit()
         except FrazilError as error:
@@ -118,9 +126,11 @@ class Write:
                     path for snapshot in commit.snapshots for path in snapshot.superseded_files
                 }
                 self.folder.keep_only(frozenset(paths) - superseded)
+                self.is_clean = True
             elif commit.attempts == 1:
                 # The request was sent once, so that an earlier run has committed its own files.
                 self.folder.discard()
+                self.is_clean = True
 
     @property
     def is_unsent(self) -> bool:
@@ -131,21 +141,44 @@ class Write:
         if self._state in (_State.UNSENT, _State.REJECTED):
             with only_logged(self.folder):
                 self.folder.discard(self._keep)
+                self.is_clean = True
         elif self._state is _State.SENT:
             _LOGGER.warning("outcome unknown: the files below %s are kept", self.folder.location)
 
 
 @contextmanager
-def committing(folder: WriteFolder) -> Iterator[Write]:
-    """Start a write; its files are removed if the block ends without a commit."""
+def committing(folder: WriteFolder, declare: Declare | None = None) -> Iterator[Write]:
+    """Start a write; its files are removed if the block ends without a commit.
+
+    With `declare`, such as `Table.intent`, the catalog knows the folder until the write is over:
+    then nothing in it is taken for an orphan, and if this process dies, its files are not searched
+    for. That takes two requests, so writes of a few rows do without.
+    """
     write = Write(folder)
-    try:
-        yield write
-    except BaseException:
-        write.fail()
-        raise
-    if write.is_unsent:
-        write.fail()
+    with _declared(folder, declare, write):
+        try:
+            yield write
+        except BaseException:
+            write.fail()
+            raise
+        if write.is_unsent:
+            write.fail()
+
+
+@contextmanager
+def _declared(folder: WriteFolder, declare: Declare | None, write: Write) -> Iterator[None]:
+    """Hold an intent. A write goes on without, because its commit is checked in any case."""
+    with ExitStack() as stack:
+        if declare is not None:
+            intent = declare(folder.location)
+            try:
+                stack.enter_context(intent)
+            except FrazilError as error:
+                _LOGGER.warning("%s is not declared: %s", folder.location, error.message)
+            else:
+                # The block ends before the intent.
+                stack.callback(lambda: setattr(intent, "is_clean", write.is_clean))
+        yield
 
 
 @contextmanager
