@@ -336,6 +336,24 @@ class Settings:
         "Data files in one response of a scan plan; clients fetch the others in pages.",
         metavar="COUNT",
     )
+    maintain: bool = _setting(
+        False,
+        _boolean,
+        "Maintain tables in a process beside the server: compact files, expire snapshots.",
+        metavar=_SWITCH,
+    )
+    maintain_memory: int = _setting(
+        1 << 30,
+        _between(64 << 20, 2**44),
+        "Memory of the process of --maintain; it is ended and started again if it uses more.",
+        metavar="BYTES",
+    )
+    maintain_interval_s: int = _setting(
+        600,
+        _between(1, 24 * 3600),
+        "How long the process of --maintain waits between two rounds.",
+        metavar="SECONDS",
+    )
     shutdown_timeout_s: int = _setting(
         25,
         _between(1, 3600),

@@ -68,6 +68,9 @@ VALUES: dict[str, tuple[Any, str, str, list[Any]]] = {
     "manifest_cache_folder": ("/a", "/b", '"/c"', ["/a", "/b", "/c"]),
     "plan_wait_s": ("0", "2", "3", [0, 2, 3]),
     "plan_page_files": ("1", "2", "3", [1, 2, 3]),
+    "maintain": (True, "true", "true", [True, True, True]),
+    "maintain_memory": ("67108864", "68157440", "69206016", [67108864, 68157440, 69206016]),
+    "maintain_interval_s": ("1", "2", "3", [1, 2, 3]),
     "shutdown_timeout_s": ("1", "2", "3", [1, 2, 3]),
 }
 

@@ -8,7 +8,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, TextIO
 
 from frazil.client.catalog_client import Client
@@ -18,6 +18,7 @@ from frazil.wire.errors import FrazilError
 from frazil.wire.job_messages import Job
 
 _LOGGER: Final = logging.getLogger("frazil.maintenance")
+_NICE: Final = 5
 
 
 def run_rounds(client: Client, interval_s: float | None) -> Iterator[list[Job]]:
@@ -34,7 +35,9 @@ def run_rounds(client: Client, interval_s: float | None) -> Iterator[list[Job]]:
     yield autopilot.run_once()
 
 
-def run_attached(interval_s: float, parent: TextIO = sys.stdin) -> None:
+def run_attached(
+    interval_s: float, configure_logging: Callable[[str], None], parent: TextIO = sys.stdin
+) -> None:
     """Run as the child of a server, until it ends.
 
     The server writes one line with its address and a token, and keeps the pipe open. When the pipe
@@ -42,7 +45,9 @@ def run_attached(interval_s: float, parent: TextIO = sys.stdin) -> None:
     """
     connection = json.loads(parent.readline())
     threading.Thread(target=_end_with, args=(parent,), name="frazil-parent", daemon=True).start()
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s")
+    configure_logging(connection["log-format"])
+    # The server beside this process comes first.
+    os.nice(_NICE)
     transport = HttpTransport(
         connection["uri"],
         token=connection.get("token"),

@@ -183,6 +183,7 @@ class RestApp:
         self.settings = settings
         self.routes = routes
         self._housekeeping = housekeeping
+        self._internal_tokens: dict[str, str] = {}
         self.render = Renderer(settings.table_config)
         self.request_counts = RequestCounts()
         self.draining = False
@@ -212,7 +213,14 @@ class RestApp:
 
     def use_tokens(self, tokens: Mapping[str, str], read_only: frozenset[str]) -> None:
         """Replace the tokens for all later requests. Without any, all of them are refused."""
+        tokens = {**tokens, **self._internal_tokens}
         self.access = Access(tokens, read_only, self.access.required)
+
+    def add_internal_token(self, name: str, digest: str) -> None:
+        """Accept one more token, which stays when the others are replaced."""
+        self._internal_tokens[name] = digest
+        tokens = {**self.access.tokens, name: digest}
+        self.access = Access(tokens, self.access.read_only, self.access.required)
 
     def principal_of(self, authorization: str | None) -> Principal:
         """Return the principal of an Authorization header. Without tokens it is everyone."""

@@ -15,6 +15,7 @@ from frazil.server.assembly import open_app, use_tokens
 from frazil.server.file_reloads import Reload, reloading
 from frazil.server.http_protocol import BoundedHttpProtocol
 from frazil.server.listen import bind, check_exposure, check_tokens, url_of, warn_of_plain_tokens
+from frazil.server.maintenance_process import maintaining
 from frazil.server.tls import Certificate, certificate_of
 from frazil.settings import Settings, all_tokens
 
@@ -66,7 +67,10 @@ def serve(settings: Settings, ready: Callable[[str], None]) -> None:
         # unless there is something to reload.
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
             signal.signal(signal.SIGHUP, server.handle_exit)
-        with reloading(_reloads(settings, app, certificate)):
+        with (
+            reloading(_reloads(settings, app, certificate)),
+            maintaining(settings, app, url_of(listener, scheme)),
+        ):
             server.run(sockets=[listener])
     _log.info("stopped; the database is closed")
 

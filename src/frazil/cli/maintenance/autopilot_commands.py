@@ -80,7 +80,9 @@ def auto(
 
     interval_s = _seconds(choice, every)
     if attached:
-        run_attached(interval_s)
+        from frazil.server.log_lines import configure_logging
+
+        run_attached(interval_s, configure_logging)
         return
     with choice.connect(wait_s=interval_s) as client:
         for jobs in run_rounds(client, None if once else interval_s):
