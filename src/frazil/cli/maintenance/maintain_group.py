@@ -11,6 +11,7 @@ from frazil.cli.maintenance import (
     autopilot_commands,
     delete_commands,
     job_commands,
+    lease_commands,
     rewrite_commands,
 )
 from frazil.cli.shared.command_group import CommandGroup
@@ -20,6 +21,7 @@ _MODULES: Final[tuple[ModuleType, ...]] = (
     rewrite_commands,
     delete_commands,
     job_commands,
+    lease_commands,
 )
 """The modules with a `register(group)`, in the order of the help."""
 
