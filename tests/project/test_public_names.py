@@ -52,10 +52,17 @@ PUBLIC = {
     "frazil.maintenance": [
         "ConversionResult",
         "DeleteRewriteResult",
+        "JobResult",
         "RewriteResult",
         "convert_equality_deletes",
+        "delete_unreachable_files",
+        "expire_snapshots",
+        "remove_dangling_deletes",
+        "remove_orphan_files",
         "rewrite_data_files",
+        "rewrite_manifests",
         "rewrite_position_delete_files",
+        "undo",
     ],
     "frazil.pyiceberg": [
         "DuplicateFilesError",

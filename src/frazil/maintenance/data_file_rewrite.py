@@ -10,7 +10,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import pyarrow as pa
@@ -18,6 +18,7 @@ import pyarrow as pa
 from frazil.client.declare.client_table import Table
 from frazil.client.rows.row_files import planned_tasks
 from frazil.client.rows.write_folders import Write, WriteFolder, committing, new_folder
+from frazil.maintenance.dangling_removal import remove_dangling_after
 from frazil.maintenance.engine_choice import ChosenEngine, choose_engine
 from frazil.maintenance.file_groups import FileGroup, file_groups
 from frazil.maintenance.group_commit import CommittedGroups, GroupCommit, RewrittenGroup
@@ -120,7 +121,12 @@ def rewrite_data_files(
     )
     # The plan has leased the snapshot for a day, and a rewrite may take longer.
     with table.lease(snapshot_id):
-        return run.all()
+        result = run.all()
+    if not chosen.remove_dangling_deletes or not result.rewritten_data_files_count:
+        return result
+    dangling = remove_dangling_after(table, branch)
+    removed = result.removed_delete_files_count + dangling
+    return replace(result, removed_delete_files_count=removed)
 
 
 @dataclass(slots=True, kw_only=True)

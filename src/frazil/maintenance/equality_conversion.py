@@ -31,6 +31,7 @@ from frazil.datafiles.portable_table import PortableTable
 from frazil.datafiles.reading.equality_matches import EqualityMatches
 from frazil.datafiles.reading.row_positions import Positions
 from frazil.datafiles.reading.scan_tasks import DeletedRows, ScanTask, task_of
+from frazil.maintenance.dangling_removal import remove_dangling_after
 from frazil.maintenance.data_file_rewrite import Progress
 from frazil.wire.errors import FrazilError, ValidationError
 from frazil.wire.expressions import ALWAYS_TRUE
@@ -55,6 +56,7 @@ class ConversionResult:
     deleted_rows_count: int = 0
     searched_data_files_count: int = 0
     failed_equality_delete_files_count: int = 0
+    removed_dangling_delete_files_count: int = 0
     dry_run: bool = False
 
 
@@ -88,15 +90,16 @@ def convert_equality_deletes(
         )
     results: list[_Converted] = []
     failed: list[tuple[_Group, FrazilError]] = []
-    for number, group in enumerate(groups, start=1):
-        conversion = _Conversion(table, branch, properties or {}, group.deletes)
-        try:
-            results.append(conversion.run(snapshot_id, group))
-        except FrazilError as error:
-            _LOGGER.warning("%d delete files were not converted: %s", len(group.deletes), error)
-            failed.append((group, error))
-        if progress is not None:
-            progress(number, len(groups))
+    with table.lease(snapshot_id):
+        for number, group in enumerate(groups, start=1):
+            conversion = _Conversion(table, branch, properties or {}, group.deletes)
+            try:
+                results.append(conversion.run(snapshot_id, group))
+            except FrazilError as error:
+                _LOGGER.warning("%d delete files not converted: %s", len(group.deletes), error)
+                failed.append((group, error))
+            if progress is not None:
+                progress(number, len(groups))
     if failed and not results:
         raise failed[0][1]
     return ConversionResult(
@@ -105,6 +108,7 @@ def convert_equality_deletes(
         deleted_rows_count=sum(done.rows for done in results),
         searched_data_files_count=sum(done.data_files for done in results),
         failed_equality_delete_files_count=sum(len(group.deletes) for group, _ in failed),
+        removed_dangling_delete_files_count=remove_dangling_after(table, branch),
     )
 
 

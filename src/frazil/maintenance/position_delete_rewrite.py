@@ -38,6 +38,7 @@ from frazil.datafiles.reading.scan_tasks import (
     task_of,
 )
 from frazil.datafiles.writing.write_properties import positive_property
+from frazil.maintenance.dangling_removal import remove_dangling_after
 from frazil.maintenance.data_file_rewrite import Progress
 from frazil.wire.errors import BadRequest, FrazilError, ValidationError
 from frazil.wire.expressions import ALWAYS_TRUE
@@ -69,6 +70,7 @@ class DeleteRewriteResult:
     rewritten_bytes_count: int = 0
     added_bytes_count: int = 0
     failed_delete_files_count: int = 0
+    removed_dangling_delete_files_count: int = 0
     dry_run: bool = False
 
 
@@ -107,15 +109,16 @@ def rewrite_position_delete_files(
         )
     done: list[_Rewritten] = []
     failed: list[tuple[_Group, FrazilError]] = []
-    for number, group in enumerate(groups, start=1):
-        rewrite = _Rewrite(table, branch, properties or {}, chosen)
-        try:
-            done.append(rewrite.run(snapshot_id, group))
-        except FrazilError as error:
-            _LOGGER.warning("%d delete files were not rewritten: %s", len(group.files), error)
-            failed.append((group, error))
-        if progress is not None:
-            progress(number, len(groups))
+    rewrite = _Rewrite(table, branch, properties or {}, chosen)
+    with table.lease(snapshot_id):
+        for number, group in enumerate(groups, start=1):
+            try:
+                done.append(rewrite.run(snapshot_id, group))
+            except FrazilError as error:
+                _LOGGER.warning("%d delete files not rewritten: %s", len(group.files), error)
+                failed.append((group, error))
+            if progress is not None:
+                progress(number, len(groups))
     limit = chosen.max_failed_commits
     if failed and (not done or (limit is not None and len(failed) > limit)):
         raise failed[0][1]
@@ -125,6 +128,7 @@ def rewrite_position_delete_files(
         rewritten_bytes_count=sum(file.file_size_in_bytes for each in done for file in each.old),
         added_bytes_count=sum(each.added_bytes for each in done),
         failed_delete_files_count=sum(len(group.files) for group, _ in failed),
+        removed_dangling_delete_files_count=remove_dangling_after(table, branch),
     )
 
 

@@ -405,6 +405,13 @@ def test_delete_files_are_rewritten_by_procedures(shop: Session, namespace: str)
         "added_position_delete_files_count": 0,
         "deleted_rows_count": 0,
     }
+    (row,) = shop.sql(
+        f"CALL system.rewrite_manifests(table => '{name}', use_caching => true, sort_by => array())"
+    ).collect()
+    assert row.asDict().keys() == {"rewritten_manifests_count", "added_manifests_count"}
+    assert "nope is not a field of partition spec 0" in _message(
+        shop, f"CALL system.rewrite_manifests(table => '{name}', sort_by => array('nope'))"
+    )
     message = _message(shop, call.format("'min-input-file', '2'"))
     assert "min-input-file: it is not an option of rewrite_position_delete_files" in message
 

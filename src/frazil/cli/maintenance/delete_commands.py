@@ -73,6 +73,7 @@ def rewrite_position_delete_files(
         return
     added = count_text(result.added_delete_files_count, "delete file")
     typer.echo(f"{name}: rewrote {files} ({size}) into {added}")
+    _echo_dangling(result.removed_dangling_delete_files_count)
     _fail(choice, result.failed_delete_files_count, "rewritten")
 
 
@@ -109,7 +110,13 @@ def convert_equality_deletes(
     added = count_text(result.added_position_delete_files_count, "delete")
     rows = count_text(result.deleted_rows_count, "row")
     typer.echo(f"{name}: converted {files} into {added} by position, of {rows} in {searched}")
+    _echo_dangling(result.removed_dangling_delete_files_count)
     _fail(choice, result.failed_equality_delete_files_count, "converted")
+
+
+def _echo_dangling(removed: int) -> None:
+    if removed:
+        typer.echo(f"  removed {count_text(removed, 'dangling delete file')}")
 
 
 def _fail(choice: CatalogChoice, failed: int, done: str) -> None:

@@ -5,7 +5,7 @@ Parameters, their order and the result columns are those of Iceberg's own proced
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -15,6 +15,7 @@ from frazil.client.declare.client_table import Table
 from frazil.client.declare.metadata_updates import MetadataUpdates
 from frazil.maintenance.equality_conversion import convert_equality_deletes
 from frazil.maintenance.position_delete_rewrite import rewrite_position_delete_files
+from frazil.maintenance.server_jobs import rewrite_manifests
 from frazil.spark.maintenance.table_rewrite import rewrite_data_files
 from frazil.spark.parse.parsed_statements import CallStatement
 from frazil.spark.sql import result_frames
@@ -241,7 +242,33 @@ def _convert_equality_deletes(
     )
 
 
+def _rewrite_manifests(
+    session: SqlSession,
+    table: Identifier,
+    use_caching: bool = False,
+    spec_id: int | None = None,
+    sort_by: Sequence[str] = (),
+    branch: str = MAIN,
+) -> Row:
+    # The server has its own cache, so `use_caching` changes nothing.
+    loaded = session.client.load_table(table)
+    result = rewrite_manifests(loaded, spec_id=spec_id, sort_by=sort_by, branch=branch)
+    return result.rewritten_manifests_count, result.added_manifests_count
+
+
 PROCEDURES: Final[Mapping[str, Procedure]] = {
+    "rewrite_manifests": Procedure(
+        {
+            "table": "string",
+            "use_caching": "boolean",
+            "spec_id": "int",
+            "sort_by": "array<string>",
+            "branch": "string",
+        },
+        "rewritten_manifests_count int, added_manifests_count int",
+        _rewrite_manifests,
+        optional=frozenset({"use_caching", "spec_id", "sort_by", "branch"}),
+    ),
     "convert_equality_deletes": Procedure(
         {"table": "string", "where": "string", "branch": "string"},
         "converted_equality_delete_files_count int, added_position_delete_files_count int, "
