@@ -201,3 +201,41 @@ def test_intents_without_a_block(client: Client, table: Table) -> None:
 def test_a_folder_outside_is_refused(client: Client, table: Table) -> None:
     with pytest.raises(BadRequest, match="prefix"), table.intent(f"{table.location}/metadata/x"):
         pass
+
+
+# --- leases of plans ------------------------------------------------------------------------------
+
+
+def test_a_statement_releases_what_it_has_planned(client: Client, new_table: NewTable) -> None:
+    table = new_table()
+    client.append(table.identifier, [{"id": id} for id in range(10)])
+    client.delete(table.identifier, "id = 3")
+    client.upsert(table.identifier, [{"id": 4, "day": None}], keys=["id"])
+    assert client.scan(table.identifier).to_arrow().num_rows == 9
+    assert client.scan(table.identifier, "id > 4").count() == 5
+    assert not client.leases.list(table.identifier)
+
+
+def test_a_scan_holds_its_snapshot_until_it_is_read(client: Client, new_table: NewTable) -> None:
+    table = new_table()
+    client.append(table.identifier, [{"id": 1}])
+    head = client.load_table(table.identifier).head()
+    reader = client.scan(table.identifier).to_batches()
+    assert reader.read_next_batch().num_rows == 1
+    (lease,) = client.leases.list(table.identifier)
+    assert lease.snapshot_id == head
+    with pytest.raises(StopIteration):
+        reader.read_next_batch()
+    assert not client.leases.list(table.identifier)
+
+
+def test_a_plan_of_the_caller_is_leased_for_a_day(client: Client, table: Table) -> None:
+    client.append(table.identifier, [{"id": 1}])
+    loaded = client.load_table(table.identifier)
+    loaded.plan()
+    (lease,) = client.leases.list(table.identifier)
+    assert lease.lease_id.startswith("plan:")
+    with loaded.leased_plans() as leased:
+        leased.refreshed().plan()
+        assert len(client.leases.list(table.identifier)) == 2
+    assert client.leases.list(table.identifier) == (lease,)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -218,3 +219,25 @@ def test_a_database_that_cannot_write_answers_only_plans_that_are_leased(
             )
         plan(table, snapshot_id=first)
     postgres_server.drop_database(url)
+
+
+def test_a_plan_may_take_a_lease_that_its_client_has_named(open_world: OneWorld) -> None:
+    world = open_world()
+    table = new_table(world)
+    lease_id = str(uuid4())
+
+    def leased(lease_id: str, snapshot_id: int) -> Answer:
+        headers = {"X-Frazil-Lease": lease_id}
+        return table.call("POST", f"{table.path}/plan", {"snapshot-id": snapshot_id}, headers)
+
+    answer = leased(lease_id, table.head_id)
+    assert (answer.status, answer.headers["x-frazil-lease"]) == (200, lease_id)
+    (lease,) = leases(world, table)
+    assert (lease.lease_id, lease.snapshot_id) == (lease_id, table.head_id)
+    # A retry after a lost answer renews it.
+    assert leased(lease_id, table.head_id).status == 200
+    assert [each.lease_id for each in leases(world, table)] == [lease_id]
+
+    first = table.load().metadata["snapshots"][0]["snapshot-id"]
+    assert error(leased(lease_id, first)) == (400, "BadRequestException")
+    assert error(leased("plan:x", first)) == (400, "BadRequestException")

@@ -16,8 +16,9 @@ from frazil.commit.pipeline.catalog_answers import LoadedTable
 from frazil.commit.pipeline.clock_watch import steady_ms
 from frazil.db.housekeeping_rows import database_now_ms
 from frazil.db.rows import Database
-from frazil.read.snapshot_leases import WantedLease, store_leases
+from frazil.read.snapshot_leases import MAX_LIVE_LEASES, WantedLease, store_leases
 from frazil.wire.identifiers import Identifier
+from frazil.wire.leases import LEASE_TTL_MS
 
 LIFETIME_MS: Final = 24 * 3600 * 1000
 _RENEWED_EVERY_MS: Final = 60_000
@@ -58,6 +59,14 @@ class DatabaseClock:
 class _Stored:
     at_steady_ms: int
     expires_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class OwnLease:
+    """A lease for a single plan. The client has drawn its id, and releases it after reading."""
+
+    lease_id: str
+    principal: str
 
 
 class PlanLeases:
@@ -102,6 +111,19 @@ class PlanLeases:
             ends.append(self._store(identifier, loaded, missing, now))
         # The lease ends later than the tokens, because clocks are compared here.
         return min(ends) - self._renewed_every_ms
+
+    def take(
+        self, identifier: Identifier, loaded: LoadedTable, snapshot_id: int, lease: OwnLease
+    ) -> int:
+        """Take a lease for one plan, whose client releases it; return until when it is valid."""
+        return store_leases(
+            self._tables.database,
+            lambda: self._tables.load_table(identifier),
+            [WantedLease(lease.lease_id, snapshot_id, lease.principal, _HOLDER)],
+            min(LEASE_TTL_MS, self._lifetime_ms),
+            loaded=loaded,
+            max_live=MAX_LIVE_LEASES,
+        )
 
     def _store(
         self, identifier: Identifier, loaded: LoadedTable, snapshot_ids: list[int], now: int

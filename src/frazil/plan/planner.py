@@ -22,7 +22,7 @@ from frazil.commit.catalog.table_activity import TableActivity
 from frazil.commit.pipeline.pending_requests import Context
 from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.plan.plan_answers import TaskWriter
-from frazil.plan.plan_leases import LIFETIME_MS, LeasedTables, PlanLeases
+from frazil.plan.plan_leases import LIFETIME_MS, LeasedTables, OwnLease, PlanLeases
 from frazil.plan.plan_metrics import PlanMetrics
 from frazil.plan.plan_tokens import InvalidToken, Token, Tokens
 from frazil.plan.scan_requests import Scan, resolve_scan
@@ -109,13 +109,15 @@ class Planner:
         explain: bool = False,
         sequence_numbers: bool = False,
         all_deletes: bool = False,
+        own_lease: OwnLease | None = None,
     ) -> bytes:
         """Return the JSON of a PlanTableScanResult.
 
         `explain` adds the counts of the walk. `sequence_numbers` adds the sequence number of each
         file, in this answer and in those for its task tokens. `all_deletes` adds equality deletes
         that apply by partition and number, but whose values cannot occur in the data file or do not
-        match the filter.
+        match the filter. With `own_lease` the plan of a snapshot takes that lease, and its tokens
+        end with it.
         """
         loaded = self._tables.load_table(identifier)
         metadata = loaded.metadata
@@ -123,7 +125,11 @@ class Planner:
             metadata, request, sequence_numbers=sequence_numbers, all_deletes=all_deletes
         )
         # Before anything is read, so that the files stay from now on.
-        expires_ms = self._leases.hold(identifier, loaded, scan.read_snapshot_ids())
+        snapshot_ids = scan.read_snapshot_ids()
+        if own_lease is not None and len(snapshot_ids) == 1:
+            expires_ms = self._leases.take(identifier, loaded, snapshot_ids[0], own_lease)
+        else:
+            expires_ms = self._leases.hold(identifier, loaded, snapshot_ids)
         self._tables.activity.scanned(loaded.relation_uuid)
         token = self._token(context, metadata, request, scan, expires_ms)
         plan_id = self._tokens.sign(token)

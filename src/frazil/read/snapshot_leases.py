@@ -14,7 +14,13 @@ from frazil.db.housekeeping_rows import DeletionState, database_now_ms, expired_
 from frazil.db.rows import Database, text
 from frazil.db.sql import Statements
 from frazil.format.metadata.table_metadata import TableMetadata
-from frazil.wire.errors import NoSuchTable, NotFound, ServiceUnavailable, TooManyRequests
+from frazil.wire.errors import (
+    BadRequest,
+    NoSuchTable,
+    NotFound,
+    ServiceUnavailable,
+    TooManyRequests,
+)
 
 MAX_LIVE_LEASES: Final = 10_000
 """The live leases of one table that clients may take. Those of plans do not count."""
@@ -57,6 +63,8 @@ def store_leases(
 ) -> int:
     """Store or renew leases; return when they end, by the database's clock.
 
+    `max_live` limits the leases that clients have on the table.
+
     `loaded` is the table if the caller has just loaded it. Raises NotFound if a snapshot is neither
     in the table nor in quarantine, and DatabaseUnavailable.
     """
@@ -90,6 +98,8 @@ def _store(
     now_ms = database_now_ms(sql)
     if max_live is not None:
         _check_count(sql, uuid, now_ms, max_live)
+        for lease in leases:
+            _check_id(sql, uuid, lease)
     expires_ms = now_ms + ttl_ms
     rows = [
         {
@@ -113,6 +123,14 @@ def _check_snapshot(sql: Statements, uuid: str, metadata: TableMetadata, snapsho
     expired = expired_snapshot(sql, uuid, snapshot_id)
     if expired is None or expired.state is not DeletionState.QUARANTINED:
         raise NotFound(f"snapshot-id: the table has no snapshot {snapshot_id}; it may have expired")
+
+
+def _check_id(sql: Statements, uuid: str, lease: WantedLease) -> None:
+    """Refuse the id of another lease, because renewing that one would protect nothing here."""
+    wanted = uuid, lease.snapshot_id, lease.principal
+    for known in sql.fetch("lease", {"lease_id": text(lease.lease_id, "lease-id")}):
+        if tuple(known[:3]) != wanted:
+            raise BadRequest("lease-id: it is that of another lease: draw a new UUID")
 
 
 def _check_count(sql: Statements, uuid: str, now_ms: int, max_live: int) -> None:

@@ -6,15 +6,18 @@ import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from uuid import UUID
 
 from frazil.commit.pipeline.catalog_answers import Answer
 from frazil.commit.pipeline.pending_requests import Context
+from frazil.plan.plan_leases import OwnLease
 from frazil.rest.call import Call, check_same_identifier, matches_etag, prefers_minimal
 from frazil.rest.paging import list_reply
 from frazil.rest.reply import NO_CONTENT, Reply, json_reply, not_modified
 from frazil.wire.errors import BadRequest, UnprocessableEntity
 from frazil.wire.file_actions import check_request
 from frazil.wire.identifiers import Identifier, Namespace, check_namespace
+from frazil.wire.leases import PLAN_LEASE_HEADER
 from frazil.wire.rest_messages import (
     CommitTableRequest,
     CommitTransactionRequest,
@@ -231,6 +234,7 @@ async def report_metrics(app: RestApp, call: Call) -> Reply:
 async def plan_table_scan(app: RestApp, call: Call) -> Reply:
     request = call.request_as(PlanTableScanRequest)
     check_plan_request(request)
+    lease_id = call.headers.get(PLAN_LEASE_HEADER.lower())
     body = await app.planning(
         app.planner.plan,
         call.context(),
@@ -239,8 +243,17 @@ async def plan_table_scan(app: RestApp, call: Call) -> Reply:
         explain=call.header_boolean(_EXPLAIN_HEADER),
         sequence_numbers=call.header_boolean(_SEQUENCE_NUMBERS_HEADER),
         all_deletes=call.header_boolean(_ALL_DELETES_HEADER),
+        own_lease=None if lease_id is None else OwnLease(_uuid(lease_id), call.principal),
     )
-    return Reply(200, (body,))
+    headers = () if lease_id is None else ((PLAN_LEASE_HEADER.lower().encode(), lease_id.encode()),)
+    return Reply(200, (body,), headers)
+
+
+def _uuid(lease_id: str) -> str:
+    try:
+        return str(UUID(lease_id))
+    except ValueError:
+        raise BadRequest(f"{PLAN_LEASE_HEADER}: {lease_id[:64]!r} is not a UUID") from None
 
 
 async def fetch_planning_result(app: RestApp, call: Call) -> Reply:

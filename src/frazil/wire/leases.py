@@ -17,6 +17,10 @@ MAX_TTL_MS: Final = 7 * 24 * 3600 * 1000
 LEASE_TTL_MS: Final = 3600 * 1000
 INTENT_TTL_MS: Final = 24 * 3600 * 1000
 
+PLAN_LEASE_HEADER: Final = "X-Frazil-Lease"
+"""Gives a plan a lease of its own, with a UUID that the client has drawn, for LEASE_TTL_MS. The
+client renews and releases it. Without it, the plan leases its snapshot for a day."""
+
 Ttl: TypeAlias = Annotated[int, Meta(ge=MIN_TTL_MS, le=MAX_TTL_MS)]
 Holder: TypeAlias = Annotated[str, Meta(max_length=200)]
 """Says to people who holds it, such as `nightly-report on host7`."""

@@ -7,7 +7,8 @@ and the server checks the commits since then for conflicts.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from types import MappingProxyType
@@ -183,6 +184,31 @@ class Table(TableMetadataMixin, TableVerbs[Commit], RowVerbs):
         if self.planner is None:
             raise BadRequest(f"{self} was not loaded by a client, so nothing can be planned")
         return self.planner(self, filter, options)
+
+    @contextmanager
+    def leased_plans(self) -> Iterator[Table]:
+        """Yield this table with plans whose snapshots keep their files until the block ends.
+
+        The same holds for tables that the yielded one is refreshed to. Without this, the catalog
+        keeps a planned snapshot for a day, because it cannot know when its reader has finished.
+        """
+        if self.planner is None or self.reloader is None:
+            yield self
+            return
+        planner, reloader, holds = self.planner, self.reloader, self._holds
+        with ExitStack() as held:
+
+            def plan(table: Table, filter: Filter | None, options: PlanOptions) -> Plan:
+                lease = holds.plan_lease(table.identifier)
+                planned = planner(table, filter, {**options, "lease_id": lease.lease_id})
+                if planned.is_leased:
+                    held.enter_context(lease)
+                return planned
+
+            def reload(table: Table, snapshots: SnapshotChoice) -> Table:
+                return replace(reloader(table, snapshots), planner=plan, reloader=reload)
+
+            yield replace(self, planner=plan, reloader=reload)
 
     # --- leases and intents --------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ from frazil.wire.errors import BadRequest, FrazilError, ServiceUnavailable, Unsu
 from frazil.wire.file_actions import MAIN
 from frazil.wire.filter_builders import Filter, optional_filter_json
 from frazil.wire.identifiers import Identifier
+from frazil.wire.leases import PLAN_LEASE_HEADER
 from frazil.wire.scan_planning import (
     FetchScanTasksRequest,
     FileScanTask,
@@ -73,6 +74,8 @@ class Plan:
     """Set if it was requested and the catalog returned it."""
     is_whole: bool = True
     """False if `max_files` cut the plan short."""
+    is_leased: bool = False
+    """Whether the catalog took the lease of the option `lease_id`."""
 
     @property
     def files(self) -> tuple[PlannedDataFile, ...]:
@@ -104,6 +107,8 @@ class PlanOptions(TypedDict, total=False):
     """Add counts of what the planner read and skipped."""
     max_files: int | None
     """The number of files at most."""
+    lease_id: str
+    """A UUID for a lease of this plan, if the catalog is Frazil. `Table.leased_plans` sets it."""
 
 
 def plan_request(table: Table, filter: Filter | None, options: PlanOptions) -> PlanTableScanRequest:
@@ -192,13 +197,14 @@ class Planning:
             ALL_DELETES_HEADER: options.get("all_deletes"),
         }
         self._headers = {name: "true" for name, is_requested in requested.items() if is_requested}
+        self._lease_id = options.get("lease_id")
         self._max_files = options.get("max_files")
 
     def plan(self, request: PlanTableScanRequest) -> Plan:
         if _ENDPOINT not in (self._calls.config.endpoints or ()):
             raise UnsupportedOperation("this catalog does not plan scans")
         max_files = self._max_files
-        first = self._completed(request)
+        first, is_leased = self._completed(request)
         tasks = list(first.tasks())
         waiting = list(first.plan_tasks)
         with ThreadPoolExecutor(_PARALLEL_PAGES, "frazil-plan") as pool:
@@ -209,11 +215,18 @@ class Planning:
                     tasks += page.tasks()
                     waiting += page.plan_tasks
         is_whole = not waiting and (max_files is None or len(tasks) <= max_files)
-        return Plan(tuple(tasks[:max_files]), first.walk, is_whole)
+        return Plan(tuple(tasks[:max_files]), first.walk, is_whole, is_leased)
 
-    def _completed(self, request: PlanTableScanRequest) -> _Page:
+    def _completed(self, request: PlanTableScanRequest) -> tuple[_Page, bool]:
+        """Return the first page, and whether the plan took its lease."""
         body = msgspec.json.encode(request)
-        page = decode(self._calls.post_read(f"{self._path}/plan", body, self._headers), _Page)
+        lease = {} if self._lease_id is None else {PLAN_LEASE_HEADER: self._lease_id}
+        answer = self._calls.post_read(f"{self._path}/plan", body, {**self._headers, **lease})
+        is_leased = self._lease_id is not None and PLAN_LEASE_HEADER.lower() in answer.headers
+        return self._ready(decode(answer, _Page)), is_leased
+
+    def _ready(self, page: _Page) -> _Page:
+        """Return the first page, after waiting for a plan that takes long."""
         if page.status != "submitted":
             return self._checked(page)
         if page.plan_id is None:

@@ -172,13 +172,14 @@ def run_statement(
 ) -> Commit:
     """Run a statement until it is not refused for a conflict, or its retries are used up."""
     budget = table.retry_budget()
-    while True:
-        try:
-            return attempt(table)
-        except (ValidationError, CommitFailed):
-            if pinned or not budget.wait():
-                raise
-        table = table.refreshed("refs")
+    with table.leased_plans() as leased:
+        while True:
+            try:
+                return attempt(leased)
+            except (ValidationError, CommitFailed):
+                if pinned or not budget.wait():
+                    raise
+            leased = leased.refreshed("refs")
 
 
 def change_rows(

@@ -115,13 +115,14 @@ class TableScan:
         """Return the number of rows; files without deletes that match as a whole are not opened."""
         known = 0
         read: list[ScanTask] = []
-        for task in self._tasks():
-            if task.residual is True and not task.delete_files:
-                known += task.data_file.record_count
-            else:
-                read.append(task)
         counted = TableScan(self.table, self.snapshot_id, self.schema, self.filter, (), None)
-        total: int = known + sum(batch.num_rows for batch in counted._read(read))
+        with self.table.leased_plans() as table:
+            for task in self._tasks(table):
+                if task.residual is True and not task.delete_files:
+                    known += task.data_file.record_count
+                else:
+                    read.append(task)
+            total: int = known + sum(batch.num_rows for batch in counted._read(read))
         return total if self.limit is None else min(self.limit, total)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
@@ -161,10 +162,10 @@ class TableScan:
 
     # --- rows ----------------------------------------------------------------------------------
 
-    def _tasks(self) -> tuple[ScanTask, ...]:
+    def _tasks(self, table: Table) -> tuple[ScanTask, ...]:
         if self.snapshot_id is None or isinstance(self.filter, AlwaysFalse) or self.limit == 0:
             return ()
-        plan = self.table.plan(
+        plan = table.plan(
             self.filter,
             snapshot=self.snapshot_id,
             use_snapshot_schema=self.schema is not self.table.schema,
@@ -174,14 +175,15 @@ class TableScan:
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         left = self.limit
-        for batch in self._read(self._tasks()):
-            if left is None:
-                yield batch
-                continue
-            yield batch.slice(0, left)
-            left -= batch.num_rows
-            if left <= 0:
-                return
+        with self.table.leased_plans() as table:
+            for batch in self._read(self._tasks(table)):
+                if left is None:
+                    yield batch
+                    continue
+                yield batch.slice(0, left)
+                left -= batch.num_rows
+                if left <= 0:
+                    return
 
     def _read(self, tasks: Sequence[ScanTask]) -> Iterator[pa.RecordBatch]:
         """Read tasks in threads, a few ahead of the caller."""

@@ -17,6 +17,7 @@ from functools import cache
 from types import TracebackType
 from typing import Final, Self
 from urllib.parse import quote
+from uuid import uuid4
 
 import msgspec
 
@@ -325,6 +326,9 @@ class Holds:
     ) -> Lease:
         return Lease(self.leases, self._keeper, table, snapshot, ttl_s=ttl_s, holder=holder)
 
+    def plan_lease(self, table: Identifier) -> PlanLease:
+        return PlanLease(self.leases, self._keeper, table)
+
     def intent(self, table: Identifier, prefix: str, *, ttl_s: float, holder: str | None) -> Intent:
         return Intent(self.intents, self._keeper, table, prefix, ttl_s=ttl_s, holder=holder)
 
@@ -378,6 +382,28 @@ class Lease(_Held):
         self._taken = self._calls.take(
             self.table, self._snapshot, ttl_s=self.ttl_s, holder=self._holder
         )
+
+    def _renew(self) -> None:
+        self._calls.renew(self.table, self.lease_id, ttl_s=self.ttl_s, waits=False)
+
+    def _end(self) -> None:
+        self._calls.release(self.table, self.lease_id, waits=False)
+
+
+class PlanLease(_Held):
+    """The lease of a plan, which the catalog takes when it is given the id."""
+
+    def __init__(self, calls: LeaseCalls, keeper: Keeper, table: Identifier) -> None:
+        super().__init__(keeper, table, LEASE_TTL_S)
+        self.lease_id = str(uuid4())
+        self._calls = calls
+
+    @property
+    def _what(self) -> str:
+        return f"the lease of a plan of {self.table}"
+
+    def _begin(self) -> None:
+        """Do nothing, because the plan has taken the lease."""
 
     def _renew(self) -> None:
         self._calls.renew(self.table, self.lease_id, ttl_s=self.ttl_s, waits=False)
