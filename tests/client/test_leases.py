@@ -210,7 +210,7 @@ def test_a_statement_releases_what_it_has_planned(client: Client, new_table: New
     table = new_table()
     client.append(table.identifier, [{"id": id} for id in range(10)])
     client.delete(table.identifier, "id = 3")
-    client.upsert(table.identifier, [{"id": 4, "day": None}], keys=["id"])
+    client.upsert(table.identifier, [{"id": 4, "day": None, "item": "x"}], keys=["id"])
     assert client.scan(table.identifier).to_arrow().num_rows == 9
     assert client.scan(table.identifier, "id > 4").count() == 5
     assert not client.leases.list(table.identifier)

@@ -22,6 +22,7 @@ from frazil.maintenance.dangling_removal import remove_dangling_after
 from frazil.maintenance.engine_choice import ChosenEngine, choose_engine
 from frazil.maintenance.file_groups import FileGroup, file_groups
 from frazil.maintenance.group_commit import CommittedGroups, GroupCommit, RewrittenGroup
+from frazil.maintenance.leased_operation import leased
 from frazil.maintenance.rewrite_engine import GroupWork, RewriteEngine, WrittenRows
 from frazil.maintenance.rewrite_options import (
     RewriteOptions,
@@ -58,6 +59,7 @@ class RewriteResult:
     engine_reason: str = ""
 
 
+@leased
 def rewrite_data_files(
     table: Table,
     *,
@@ -119,9 +121,7 @@ def rewrite_data_files(
         progress=progress,
         groups=groups,
     )
-    # The plan has leased the snapshot for a day, and a rewrite may take longer.
-    with table.lease(snapshot_id):
-        result = run.all()
+    result = run.all()
     if not chosen.remove_dangling_deletes or not result.rewritten_data_files_count:
         return result
     dangling = remove_dangling_after(table, branch)

@@ -33,6 +33,7 @@ from frazil.datafiles.reading.row_positions import Positions
 from frazil.datafiles.reading.scan_tasks import DeletedRows, ScanTask, task_of
 from frazil.maintenance.dangling_removal import remove_dangling_after
 from frazil.maintenance.data_file_rewrite import Progress
+from frazil.maintenance.leased_operation import leased
 from frazil.wire.errors import FrazilError, ValidationError
 from frazil.wire.expressions import ALWAYS_TRUE
 from frazil.wire.file_actions import MAIN
@@ -60,6 +61,7 @@ class ConversionResult:
     dry_run: bool = False
 
 
+@leased
 def convert_equality_deletes(
     table: Table,
     *,

@@ -40,6 +40,7 @@ from frazil.datafiles.reading.scan_tasks import (
 from frazil.datafiles.writing.write_properties import positive_property
 from frazil.maintenance.dangling_removal import remove_dangling_after
 from frazil.maintenance.data_file_rewrite import Progress
+from frazil.maintenance.leased_operation import leased
 from frazil.wire.errors import BadRequest, FrazilError, ValidationError
 from frazil.wire.expressions import ALWAYS_TRUE
 from frazil.wire.file_actions import MAIN
@@ -74,6 +75,7 @@ class DeleteRewriteResult:
     dry_run: bool = False
 
 
+@leased
 def rewrite_position_delete_files(
     table: Table,
     *,
