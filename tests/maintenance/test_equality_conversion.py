@@ -99,11 +99,18 @@ def stock_rows(catalog: RunningServer, table: Table) -> list[dict[int, str]]:
     return [{each["id"]: each["item"] for each in rows_of} for rows_of in found]
 
 
-@VERSIONS
+@pytest.mark.parametrize(
+    ("version", "granularity", "added"), [(2, "file", 3), (2, "partition", 1), (3, "file", 3)]
+)
 def test_upserts_become_position_deletes(
-    client: Client, catalog: RunningServer, new_table: Callable[..., Table], version: int
+    client: Client,
+    catalog: RunningServer,
+    new_table: Callable[..., Table],
+    version: int,
+    granularity: str,
+    added: int,
 ) -> None:
-    table = new_table(version)
+    table = new_table(version, **{"write.delete.granularity": granularity})
     client.delete(table.identifier, "id = 8")
     upsert(client, table, row(3, "new"), row(14, "new"), row(8, "again"), row(70, "added"))
     upsert(client, table, row(3, "newer"), row(14, "newer"))
@@ -117,7 +124,7 @@ def test_upserts_become_position_deletes(
     assert steps == [(1, 1)]
     assert result == ConversionResult(
         converted_equality_delete_files_count=2,
-        added_position_delete_files_count=3,
+        added_position_delete_files_count=added,
         deleted_rows_count=4,
         searched_data_files_count=7,
     )

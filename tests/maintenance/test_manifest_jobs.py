@@ -3,9 +3,6 @@ rows."""
 
 from __future__ import annotations
 
-import json
-import time
-import urllib.request
 from collections.abc import Callable
 from typing import Any
 
@@ -13,33 +10,12 @@ import pytest
 from pyiceberg.catalog.rest import RestCatalog
 
 from frazil import Client, Table
+from frazil.maintenance import remove_dangling_deletes, rewrite_manifests
+from frazil.wire.errors import BadRequest
 from tests.maintenance.conftest import equality_delete, everything, row, rows
-from tests.support.patience import HANG_S
 from tests.support.server import RunningServer
 
 VERSIONS = pytest.mark.parametrize("version", [2, 3])
-
-
-def run_job(catalog: RunningServer, table: Table, operation: str, **request: Any) -> dict[str, Any]:
-    """Run a job to its end and return its result."""
-    (namespace,), name = table.identifier.namespace, table.identifier.name
-    path = f"{catalog.url}/frazil/v1/namespaces/{namespace}/tables/{name}/jobs"
-    body = json.dumps({"operation": operation, **request}).encode()
-    headers = {"Content-Type": "application/json"}
-    job = _json(urllib.request.Request(path, body, headers))
-    give_up_s = time.monotonic() + HANG_S
-    while job["state"] in ("queued", "running"):
-        assert time.monotonic() < give_up_s, job
-        job = _json(urllib.request.Request(f"{path}/{job['job-id']}"))
-    assert job["state"] == "succeeded", job
-    result: dict[str, Any] = job["result"]
-    return result
-
-
-def _json(request: urllib.request.Request) -> dict[str, Any]:
-    with urllib.request.urlopen(request, timeout=HANG_S) as answer:
-        found: dict[str, Any] = json.load(answer)
-        return found
 
 
 @VERSIONS
@@ -51,19 +27,21 @@ def test_manifests_are_rewritten_as_a_job(
     equality_delete(client, table, 23)
     stock = RestCatalog("stock", uri=catalog.url)
     before = stock_entries(stock, table)
-    planned = run_job(catalog, table, "rewrite_manifests", **{"dry-run": True})
-    assert planned == {
-        "rewritten-manifests-count": 8,
-        "added-manifests-count": 2,
-        "dry-run": True,
+    planned = rewrite_manifests(table, dry_run=True)
+    assert planned.values == {
+        "rewritten_manifests_count": 8,
+        "added_manifests_count": 2,
+        "dry_run": True,
     }
-    result = run_job(catalog, table, "rewrite_manifests", options={"use_caching": "true"})
-    assert (result["rewritten-manifests-count"], result["added-manifests-count"]) == (8, 2)
+    result = rewrite_manifests(table)
+    assert (result.rewritten_manifests_count, result.added_manifests_count) == (8, 2)
     assert rows(client, table) == everything(7, 23)
     assert stock_entries(stock, table) == before
     head = client.load_table(table.identifier).snapshot("main")
     assert head.summary["operation"] == "replace"
-    assert run_job(catalog, table, "rewrite_manifests")["added-manifests-count"] == 0
+    assert rewrite_manifests(table).added_manifests_count == 0
+    with pytest.raises(BadRequest, match="day is not a field of partition spec 0, which has none"):
+        rewrite_manifests(table, sort_by=["day"])
 
 
 def stock_entries(stock: RestCatalog, table: Table) -> set[tuple[Any, ...]]:
@@ -80,18 +58,18 @@ def stock_entries(stock: RestCatalog, table: Table) -> set[tuple[Any, ...]]:
 
 @VERSIONS
 def test_dangling_deletes_are_removed_as_a_job(
-    client: Client, catalog: RunningServer, new_table: Callable[..., Table], version: int
+    client: Client, new_table: Callable[..., Table], version: int
 ) -> None:
     table = new_table(version)
     equality_delete(client, table, 3)
-    nothing = {"removed-delete-files-count": 0, "removed-bytes-count": 0, "dry-run": False}
-    assert run_job(catalog, table, "remove_dangling_deletes") == nothing
+    nothing = {"removed_delete_files_count": 0, "removed_bytes_count": 0, "dry_run": False}
+    assert remove_dangling_deletes(table).values == nothing
     # The data file has the sequence number of the delete, so the delete does not apply to it.
     client.overwrite(table.identifier, [row(1, "new")])
     equality_delete(client, table, 1)
     client.overwrite(table.identifier, [row(1, "newer")])
     client.append(table.identifier, [row(2, "new")])
-    run_job(catalog, table, "remove_dangling_deletes")
+    remove_dangling_deletes(table)
     head = client.load_table(table.identifier).snapshot("main")
     assert head.summary["total-delete-files"] == "0"
     assert rows(client, table) == {1: "newer", 2: "new"}

@@ -59,6 +59,8 @@ from frazil.wire.file_actions import Replace
 
 MAX_CLUSTER_BYTES: Final = 128 << 20
 """The manifests that are rewritten together: their new manifests are in memory at once."""
+MAX_NEW_MANIFESTS: Final = 1_000
+"""Of one cluster: they are all written at the same time."""
 _SLACK: Final = 1.2
 """How much larger than the target a new manifest may become, as in Java."""
 
@@ -79,7 +81,8 @@ class Cluster:
     @property
     def new_count(self) -> int:
         """The number of new manifests, as Java computes it."""
-        return max(1, math.ceil(self.size_in_bytes / self.target_size_bytes))
+        count = math.ceil(self.size_in_bytes / self.target_size_bytes)
+        return min(max(1, count), MAX_NEW_MANIFESTS)
 
 
 @dataclass(frozen=True, slots=True)
