@@ -25,6 +25,13 @@ def leasing(database_url: str, tmp_path: Path) -> Iterator[Leasing]:
         yield found
 
 
+@pytest.fixture
+def sqlite_leasing(sqlite_url: str, tmp_path: Path) -> Iterator[Leasing]:
+    """For what does not depend on the database."""
+    with opened_leasing(sqlite_url, tmp_path / "warehouse") as found:
+        yield found
+
+
 def now_ms(leasing: Leasing) -> int:
     return int(leasing.world.database.fetch("now_ms", {})[0][0])
 
@@ -74,6 +81,7 @@ def test_a_writer_that_left_nothing_behind_leaves_no_row(leasing: Leasing) -> No
         ("{location}/data/", "is not below"),
         ("{location}/metadata/x", "is not below"),
         ("{location}/data2/x", "is not below"),
+        ("{location}/data" + 20 * ("/" + 100 * "x"), "bytes long: at most 2048 are allowed"),
         ("{location}/data/a/../../x", "'.' or '..' segment"),
         ("/tmp/elsewhere/x", "outside the warehouse"),
         ("data/x", "not an absolute location"),
@@ -81,14 +89,14 @@ def test_a_writer_that_left_nothing_behind_leaves_no_row(leasing: Leasing) -> No
     ],
 )
 def test_a_prefix_outside_the_folder_of_data_is_refused(
-    leasing: Leasing, prefix: str, message: str
+    sqlite_leasing: Leasing, prefix: str, message: str
 ) -> None:
-    body = {"prefix": prefix.format(location=leasing.table.location)}
-    status, text = error(leasing("POST", "intents", body))
+    body = {"prefix": prefix.format(location=sqlite_leasing.table.location)}
+    status, text = error(sqlite_leasing("POST", "intents", body))
     assert status == 400
     assert text.startswith("prefix")
     assert message in text
-    assert leasing.intents() == []
+    assert sqlite_leasing.intents() == []
 
 
 def test_the_folder_of_data_is_the_one_that_the_table_names(leasing: Leasing) -> None:

@@ -33,6 +33,13 @@ def leasing(database_url: str, tmp_path: Path) -> Iterator[Leasing]:
         yield found
 
 
+@pytest.fixture
+def sqlite_leasing(sqlite_url: str, tmp_path: Path) -> Iterator[Leasing]:
+    """For what does not depend on the database."""
+    with opened_leasing(sqlite_url, tmp_path / "warehouse") as found:
+        yield found
+
+
 def now_ms(leasing: Leasing) -> int:
     return int(leasing.world.database.fetch("now_ms", {})[0][0])
 
@@ -85,12 +92,12 @@ def test_a_lease_names_a_snapshot_by_id_or_ref(leasing: Leasing) -> None:
     ],
 )
 def test_bad_requests_name_the_field(
-    leasing: Leasing, body: Any, status: int, message: str
+    sqlite_leasing: Leasing, body: Any, status: int, message: str
 ) -> None:
-    answer = leasing("POST", "leases", body)
+    answer = sqlite_leasing("POST", "leases", body)
     assert answer.status == status
     assert message in error(answer)[1]
-    assert leasing.leases() == []
+    assert sqlite_leasing.leases() == []
 
 
 def test_a_table_without_a_snapshot_has_nothing_to_lease(leasing: Leasing) -> None:
@@ -240,7 +247,7 @@ def test_a_lease_waits_for_the_commit_that_holds_the_row(postgres_url: str, tmp_
         ):
             connection.execute("UPDATE relations SET version = version WHERE uuid = %s", (uuid,))
             answer = threads.submit(leasing, "POST", "leases", {"snapshot-id": first})
-            wait_until(lambda: _waits_for_lock(postgres_url), "the lease does not wait")
+            wait_until(lambda: _waits_for_lock(postgres_url, "FOR SHARE"), "no wait")
             assert not answer.done()
             connection.execute(
                 "UPDATE relations SET metadata_location = %s WHERE uuid = %s",
@@ -264,15 +271,49 @@ def _without(leasing: Leasing, snapshot_id: int) -> str:
     return f"file://{other}"
 
 
-def _waits_for_lock(url: str) -> bool:
+def _waits_for_lock(url: str, statement: str) -> bool:
     import psycopg
 
     with psycopg.connect(url) as connection:
         waiting = connection.execute(
             "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
-            " AND query LIKE '%%FOR SHARE%%' AND datname = current_database()"
+            " AND query LIKE %s AND datname = current_database()",
+            (f"%{statement}%",),
         ).fetchone()
     return waiting is not None and waiting[0] > 0
+
+
+def test_an_expiry_waits_for_the_lease_that_holds_the_row(
+    postgres_url: str, tmp_path: Path
+) -> None:
+    """Two connections: a lease is stored and not yet committed while a commit expires the snapshot.
+    The commit waits, and loses."""
+    import psycopg
+
+    with opened_leasing(postgres_url, tmp_path / "warehouse") as leasing:
+        first = leasing.table.head_id
+        uuid = leasing.table.metadata["table-uuid"]
+        expiry = expiring(leasing, first)
+        with ThreadPoolExecutor(1) as threads, psycopg.connect(postgres_url) as connection:
+            connection.execute("SELECT 1 FROM relations WHERE uuid = %s FOR SHARE", (uuid,))
+            connection.execute(
+                "INSERT INTO leases VALUES ('l', %s, %s, 'ann', 'ann', 0, %s)",
+                (uuid, first, now_ms(leasing) + 3_600_000),
+            )
+            outcome = threads.submit(leasing.world.database.commit, expiry)
+            wait_until(lambda: _waits_for_lock(postgres_url, "UPDATE relations"), "no wait")
+            assert not outcome.done()
+            connection.commit()
+            assert isinstance(outcome.result(HANG_S), SwapLost)
+
+
+def test_leases_that_have_ended_are_forgotten(leasing: Leasing) -> None:
+    ended, live = leasing.take(ttl_ms=1000), leasing.take()
+    database = leasing.world.database
+    wait_until(lambda: now_ms(leasing) > ended["expires-at-ms"], "the lease did not end")
+    leasing.world.catalog._forget()
+    assert database.fetch("lease", {"lease_id": ended["lease-id"]}) == []
+    assert len(database.fetch("lease", {"lease_id": live["lease-id"]})) == 1
 
 
 def test_either_the_lease_or_the_expiry_wins(leasing: Leasing) -> None:

@@ -15,7 +15,7 @@ from frazil.commit.pipeline.catalog_answers import LoadedTable
 from frazil.commit.pipeline.pending_requests import Context
 from frazil.db.base import DatabaseUnavailable, Relation
 from frazil.db.housekeeping_rows import IntentRow, database_now_ms, intent_row
-from frazil.db.rows import Database, json_list, prefixes, text
+from frazil.db.rows import Database, check_indexable, json_list, prefixes, text
 from frazil.db.sql import Statements
 from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.store.object_store import Store
@@ -76,6 +76,7 @@ class Intents:
         loaded = self._tables.load_table(identifier)
         uuid = loaded.relation_uuid or ""
         prefix = self._tables.check_write_folder(loaded.metadata, request.prefix, "prefix")
+        check_indexable(prefix, "prefix")
         intent_id = str(uuid4()) if context.key is None else context.key.key
         known = self._known(context, uuid, intent_id, prefix)
         if known is not None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 from uuid import uuid4
 
 from frazil.commit.pipeline.catalog_answers import LoadedTable
 from frazil.commit.pipeline.pending_requests import Context
 from frazil.db.base import Relation
-from frazil.db.housekeeping_rows import LeaseRow, database_now_ms, lease_row, live_leases
+from frazil.db.housekeeping_rows import LeaseRow, database_now_ms, lease_row
 from frazil.db.rows import Database, text
 from frazil.db.sql import Statements
 from frazil.format.metadata.table_metadata import TableMetadata
@@ -23,6 +23,9 @@ from frazil.wire.leases import (
     RenewRequest,
     TakeLeaseRequest,
 )
+
+_MAX_LISTED: Final = 2 * MAX_LIVE_LEASES
+"""All leases of clients, and many of scan plans."""
 
 
 class LeasedTables(Protocol):
@@ -101,8 +104,9 @@ class Leases:
 
     def list(self, identifier: Identifier) -> ListLeasesResponse:
         uuid, database = self._uuid(identifier), self._tables.database
-        rows = live_leases(database, uuid, database_now_ms(database))
-        return ListLeasesResponse(tuple(map(_listed, rows)))
+        asked = {"uuid": uuid, "now_ms": database_now_ms(database), "limit": _MAX_LISTED}
+        rows = database.fetch("listed_leases", asked)
+        return ListLeasesResponse(tuple(ListedLease(*row) for row in rows))
 
     def _uuid(self, identifier: Identifier) -> str:
         return self._tables.table_row(identifier).uuid
@@ -132,10 +136,4 @@ def _missing(identifier: Identifier, lease_id: str) -> NotFound:
     return NotFound(
         f"{identifier} has no lease {lease_id[:64]!r} of yours; it may have ended. GET the list of "
         "leases shows all"
-    )
-
-
-def _listed(row: LeaseRow) -> ListedLease:
-    return ListedLease(
-        row.lease_id, row.snapshot_id, row.principal, row.holder, row.created_ms, row.expires_ms
     )

@@ -105,6 +105,7 @@ QueryName: TypeAlias = Literal[
     "leased_among",
     "list_namespaces",
     "list_relations",
+    "listed_leases",
     "live_intents",
     "live_leases",
     "location_at_or_above",

@@ -17,6 +17,13 @@ SELECT lease_id, snapshot_id, principal, holder, created_ms, expires_ms FROM lea
 WHERE uuid = :uuid AND expires_ms > :now_ms
 ORDER BY created_ms, lease_id;
 
+-- name: listed_leases
+-- There may be very many of scan plans, so these come last.
+SELECT lease_id, snapshot_id, principal, holder, created_ms, expires_ms FROM leases
+WHERE uuid = :uuid AND expires_ms > :now_ms
+ORDER BY CASE WHEN lease_id LIKE 'plan:%' THEN 1 ELSE 0 END, created_ms, lease_id
+LIMIT :limit;
+
 -- name: count_leases
 -- The leases of clients; scan plans have no limit.
 SELECT count(*) FROM leases
