@@ -6,7 +6,7 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,7 @@ class WatchedStore(Store):
             if number == 1:
                 self.during_list()
             self.listed += 1
-            yield replace(info, location=self.rename_listed(info.location))
+            yield info._replace(location=self.rename_listed(info.location))
 
     def put_new(self, location: str, chunks: Any) -> None:
         self._store.put_new(location, chunks)

@@ -103,8 +103,8 @@ def test_files_of_unknown_age_are_kept(shop: Shop) -> None:
     shop.create()
     shop.append()
     orphan = shop.orphan()
-    assert not shop.found(file_list=[ListedFile(orphan, None)])
-    assert shop.found(file_list=[ListedFile(orphan, 1)]) == {orphan}
+    assert not shop.found(file_list=[ListedFile(orphan, None, None)])
+    assert shop.found(file_list=[ListedFile(orphan, None, 1)]) == {orphan}
 
 
 def test_an_age_below_a_day_must_be_allowed(shop: Shop) -> None:
@@ -277,7 +277,7 @@ def test_a_list_of_files_replaces_the_listing(any_shop: Shop) -> None:
     live = shop.append(2)
     orphan = shop.orphan()
     shop.orphan()
-    files = [ListedFile(path, 1, 10) for path in (orphan, *live, f"{location}x/a", "/etc/passwd")]
+    files = [ListedFile(path, 10, 1) for path in (orphan, *live, f"{location}x/a", "/etc/passwd")]
     result = shop.search(file_list=files)
     assert shop.recorded() == {orphan}
     assert (result.listed_files_count, result.skipped_files_count) == (5, 2)
@@ -289,7 +289,7 @@ def test_a_list_of_files_replaces_the_listing(any_shop: Shop) -> None:
 def test_a_malformed_list_of_files_is_refused(shop: Shop, content: bytes) -> None:
     location = shop.create()
     orphan = shop.orphan()
-    good = msgspec.json.encode(ListedFile(orphan, 1))
+    good = msgspec.json.encode(ListedFile(orphan, None, 1))
     shop.store.put_new(f"{location}/data/list/0.jsonl", [good + b"\n" + content])
     with pytest.raises(BadRequest, match=r"line 2 of .*0\.jsonl"):
         shop.search(stored_list=f"{location}/data/list")
@@ -331,13 +331,13 @@ def test_a_listing_is_never_held_in_memory_as_a_whole(shop: Shop) -> None:
 def test_many_orphans_go_through_a_file(shop: Shop) -> None:
     location = shop.create()
     files = [
-        ListedFile(f"{location}/data/{number:0200}.parquet", 1, number)
+        ListedFile(f"{location}/data/{number:0200}.parquet", number, 1)
         for number in range(MAX_LOCATIONS + 2 * BATCH)
     ]
     result = shop.search(dry_run=True, file_list=files)
     assert result.orphan_files_count == len(files)
     assert result.orphan_bytes == sum(range(len(files)))
-    assert list(result.orphan_file_locations) == [file.path for file in files[:MAX_LOCATIONS]]
+    assert list(result.orphan_file_locations) == [file.location for file in files[:MAX_LOCATIONS]]
 
 
 # --- stopping -------------------------------------------------------------------------------------

@@ -165,7 +165,7 @@ def mismatched(shop: Shop) -> ListedFile:
     (manifest,) = manifests(location)
     # The server refuses such a path, but not such a manifest of a stock client.
     _respell(manifest, path, path.replace("file://", "file://nas"))
-    return ListedFile(path, 1, 10)
+    return ListedFile(path, 10, 1)
 
 
 def manifests(location: str) -> list[Path]:
@@ -197,7 +197,7 @@ def test_another_authority_is_an_error(shop: Shop, mismatched: ListedFile) -> No
 def test_another_authority_can_be_ignored_or_equal(shop: Shop, mismatched: ListedFile) -> None:
     assert not shop.found(prefix_mismatch_mode=PrefixMismatchMode.IGNORE)
     assert not shop.found(equal_authorities={"nas": ""})
-    assert shop.found(prefix_mismatch_mode=PrefixMismatchMode.DELETE) == {mismatched.path}
+    assert shop.found(prefix_mismatch_mode=PrefixMismatchMode.DELETE) == {mismatched.location}
 
 
 def test_options_are_texts() -> None:

@@ -81,7 +81,7 @@ def test_commits_while_orphans_are_recorded(any_shop: Shop) -> None:
             committed.append(last)
             shop.commit(last)
 
-    listing = [ListedFile(path, 1) for path in names]
+    listing = [ListedFile(path, None, 1) for path in names]
     search = shop.search(file_list=listing, max_orphan_share=1.0, watch=Watch(commit_last))
     assert committed
     assert shop.recorded() == set(names) - {last}
@@ -175,7 +175,7 @@ def test_an_intent_that_begins_during_the_listing(any_shop: Shop) -> None:
         if shop.recorded():
             declare_intent(shop, f"{location}/data/w", HOUR_MS)
 
-    listing = [ListedFile(path, 1) for path in names]
+    listing = [ListedFile(path, None, 1) for path in names]
     result = shop.search(file_list=listing, max_orphan_share=1.0, watch=Watch(begin))
     assert result.orphan_files_count == BATCH == len(shop.recorded())
 

@@ -14,7 +14,7 @@ from frazil.store.local_store import LocalStore
 
 
 def test_the_server_reads_what_the_client_has_stored(new_table: Callable[..., Table]) -> None:
-    files = [(f"s3://b/t/data/ü\n{number}-{'x' * 200}", number, None) for number in range(60_000)]
+    files = [(f"s3://b/t/data/ü\n{number}-{'x' * 200}", None, number) for number in range(60_000)]
     with stored_file_list(new_table(2), iter(files)) as location:
         read = list(file_lists.stored_file_list(LocalStore(), location))
         parts = list(Path(location.removeprefix("file://")).iterdir())
@@ -26,7 +26,7 @@ def test_the_server_reads_what_the_client_has_stored(new_table: Callable[..., Ta
 def test_the_stored_listing_is_deleted_whatever_happens(new_table: Callable[..., Table]) -> None:
     with (
         pytest.raises(RuntimeError),
-        stored_file_list(new_table(2), [("/a", None, 1)]) as location,
+        stored_file_list(new_table(2), [("/a", 1, None)]) as location,
     ):
         assert Path(location.removeprefix("file://")).is_dir()
         raise RuntimeError

@@ -1,17 +1,17 @@
 """Reads a listing that a client has made and stored, so that it may be larger than a request.
 
-The files of a folder have one JSON array for each listed file: its path, the time at which it was
-modified in milliseconds since 1970, and its size. The last two may be null.
+The files of a folder have one JSON array for each listed file: its path, its size, and the time at
+which it was modified in milliseconds since 1970. The last two may be null.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from frazil.store.object_store import Store
+from frazil.store.object_store import ObjectInfo, Store
 from frazil.wire.errors import BadRequest
 
 MAX_BYTES: Final = 64 << 20
@@ -19,11 +19,15 @@ MAX_BYTES: Final = 64 << 20
 
 
 class ListedFile(NamedTuple):
-    """A file of a listing. A file of unknown age is kept."""
+    """A file of a listing that a client has made. A file of unknown age is kept."""
 
-    path: str
+    location: str
+    size: int | None
     modified_ms: int | None
-    size_bytes: int | None = None
+
+
+Listed: TypeAlias = ListedFile | ObjectInfo
+"""A file of any listing."""
 
 
 def stored_file_list(store: Store, folder: str) -> Iterator[ListedFile]:
@@ -38,6 +42,6 @@ def stored_file_list(store: Store, folder: str) -> Iterator[ListedFile]:
                 yield decode(line)
             except msgspec.MsgspecError as error:
                 raise BadRequest(
-                    f"options.file_list: line {number} of {part} is no array of a path, a time "
-                    f"in milliseconds and a size: {error}"
+                    f"options.file_list: line {number} of {part} is no array of a path, a size "
+                    f"and a time in milliseconds: {error}"
                 ) from None

@@ -27,7 +27,7 @@ from frazil.db.housekeeping_rows import DeletionState, database_now_ms, doomed_p
 from frazil.db.rows import Database
 from frazil.db.sql import Statements
 from frazil.format.metadata.table_metadata import TableMetadata
-from frazil.housekeeping.file_lists import ListedFile, stored_file_list
+from frazil.housekeeping.file_lists import Listed, stored_file_list
 from frazil.housekeeping.orphan_guards import Place, check_gc_enabled, checked_place
 from frazil.housekeeping.orphan_options import MAX_LOCATIONS, OrphanFilesResult, OrphanOptions
 from frazil.housekeeping.orphan_reachability import Needed, NotingReader
@@ -137,7 +137,7 @@ class _Record:
         self.locations: list[str] = []
         self.delete_after_ms: int | None = None
 
-    def add(self, found: Sequence[ListedFile]) -> None:
+    def add(self, found: Sequence[Listed]) -> None:
         """Record the files that are still orphans at this moment."""
         files = self._needed.still_orphans(found)
         while not self._dry_run:
@@ -148,11 +148,11 @@ class _Record:
             self._needed.read()
             files = self._needed.still_orphans(files)
         self.files += len(files)
-        self.size_bytes += sum(file.size_bytes or 0 for file in files)
+        self.size_bytes += sum(file.size or 0 for file in files)
         room = MAX_LOCATIONS - len(self.locations)
-        self.locations += [file.path for file in files[:room]]
+        self.locations += [file.location for file in files[:room]]
 
-    def _insert(self, sql: Statements, files: Sequence[ListedFile]) -> list[ListedFile] | None:
+    def _insert(self, sql: Statements, files: Sequence[Listed]) -> list[Listed] | None:
         """Insert the rows. Return None if the table has moved on: nothing is inserted then."""
         needed = self._needed
         pointer = sql.fetch("share_relation", {"uuid": needed.uuid})
@@ -162,11 +162,11 @@ class _Record:
         files = [
             file
             for file in files
-            if not any(is_below(needed.key(file.path), intent) for intent in intents)
+            if not any(is_below(needed.key(file.location), intent) for intent in intents)
         ]
         now_ms = database_now_ms(sql)
         self.delete_after_ms = now_ms + self._quarantine_ms
-        doomed = [(file.path, REASON, file.size_bytes) for file in files]
+        doomed = [(file.location, REASON, file.size) for file in files]
         rows = doomed_parameters(
             needed.uuid, doomed, DeletionState.QUARANTINED, now_ms, self.delete_after_ms
         )

@@ -19,7 +19,7 @@ from frazil.db.housekeeping_rows import (
 )
 from frazil.db.sql import Fetch
 from frazil.housekeeping.due_rows import named_by_rows
-from frazil.housekeeping.file_lists import ListedFile
+from frazil.housekeeping.file_lists import Listed
 from frazil.housekeeping.orphan_guards import Place, check_gc_enabled, purged_tables_in
 from frazil.housekeeping.orphan_options import OrphanOptions
 from frazil.housekeeping.path_hashes import Hashes, HashSet, path_hashes
@@ -30,6 +30,7 @@ from frazil.wire.errors import NoSuchTable
 
 BATCH: Final = 5_000
 
+_MAX_FOLDERS: Final = 100_000
 _EVER_MS: Final = 2**62
 _NO_LIMIT: Final = 2**62
 
@@ -45,23 +46,37 @@ class NotingReader(TreeReader):
             equal_authorities=options.equal_authorities,
         )
         self.roots = place.keys(self.keys)
-        self.has_inside = False
+        self._inside: set[str] = set()
+        """Folders inside the place, of files that the table names."""
         self.has_outside = False
         self._other_prefixes: dict[str, HashSet] = {}
 
     def hashes(self, paths: Iterable[str]) -> Hashes:
-        keys = [self.keys.of(path) for path in paths]
-        elsewhere: dict[str, list[str]] = {}
-        for key in keys:
-            if self.is_inside(key):
-                self.has_inside = True
-            elif key.path != "/":
-                self.has_outside = True
-                elsewhere.setdefault(key.prefix, []).append(key.path)
-        for prefix, found in elsewhere.items():
-            if prefix not in {root.prefix for root in self.roots}:
-                self._other_prefixes.setdefault(prefix, HashSet()).add(_hashes_of(found))
-        return np.array([hash(key) for key in keys], np.int64)
+        named = list(paths)
+        self._note(named)
+        return path_hashes(self.keys, named)
+
+    def _note(self, paths: Sequence[str]) -> None:
+        """Note in which folders the files lie."""
+        folders = {path.rpartition("/")[0] for path in paths}
+        if len(self._inside) > _MAX_FOLDERS:
+            self._inside = {next(iter(self._inside))}
+        for folder in folders - self._inside:
+            if not folder:
+                continue
+            key = self.keys.of_folder(folder)
+            if self.is_inside(key) or key in self.roots:
+                self._inside.add(folder)
+                continue
+            self.has_outside = True
+            if key.prefix not in {root.prefix for root in self.roots}:
+                elsewhere = [path for path in paths if path.rpartition("/")[0] == folder]
+                hashes = _hashes_of([self.keys.of(path).path for path in elsewhere])
+                self._other_prefixes.setdefault(key.prefix, HashSet()).add(hashes)
+
+    @property
+    def has_inside(self) -> bool:
+        return bool(self._inside)
 
     def is_inside(self, key: PathKey) -> bool:
         return any(is_below(key, root) for root in self.roots)
@@ -129,7 +144,7 @@ class Needed:
 
     def _read_recorded(self) -> None:
         database, hashes = self._tools.database, self._reader.listed_hashes
-        doomed = (file.path for file in doomed_files(database, self.uuid))
+        doomed = (row.path for row in doomed_files(database, self.uuid))
         while paths := list(islice(doomed, BATCH)):
             self.recorded.add(hashes(paths))
         asked = {"uuid": self.uuid, "before_ms": _EVER_MS, "limit": _NO_LIMIT}
@@ -145,8 +160,8 @@ class Needed:
     def key(self, path: str) -> PathKey:
         return self._reader.keys.of(path)
 
-    def still_orphans(self, files: Sequence[ListedFile]) -> list[ListedFile]:
+    def still_orphans(self, files: Sequence[Listed]) -> list[Listed]:
         """Return the files that nothing needs by now."""
-        hashes = self._reader.listed_hashes(file.path for file in files)
+        hashes = self._reader.listed_hashes(file.location for file in files)
         gone = self.kept.has(hashes) | self.recorded.has(hashes)
         return [files[at] for at in np.flatnonzero(~gone).tolist()]

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from frazil.format.metadata.table_metadata import TableMetadata
-from frazil.housekeeping.file_lists import ListedFile
+from frazil.housekeeping.file_lists import Listed, ListedFile
 from frazil.housekeeping.orphan_guards import Counts, Place, check_all_seen, share_refusal
 from frazil.housekeeping.orphan_options import OrphanOptions, PrefixMismatchMode
 from frazil.housekeeping.orphan_reachability import BATCH, Needed, NotingReader
@@ -24,10 +24,9 @@ from frazil.wire.errors import BadRequest, Conflict, FrazilError
 _SPOOL_BYTES: Final = 8 << 20
 
 
-def list_files(store: Store, place: Place) -> Iterator[ListedFile]:
+def list_files(store: Store, place: Place) -> Iterator[Listed]:
     for root in place.roots:
-        for info in store.list(str(root)):
-            yield ListedFile(info.location, info.modified_ms, info.size)
+        yield from store.list(str(root))
 
 
 class HiddenPaths:
@@ -70,32 +69,32 @@ class OrphanSearch:
         self._watch = watch
         self._kept_files = len(needed.kept)
 
-    def run(self, listing: Iterable[ListedFile], orphans: OrphanSpool) -> None:
+    def run(self, listing: Iterable[Listed], orphans: OrphanSpool) -> None:
         remaining = iter(listing)
         while batch := list(islice(remaining, BATCH)):
             for file in self._not_needed(batch):
                 if self._is_orphan(file):
                     self.counts.orphans += 1
-                    self.counts.orphan_bytes += file.size_bytes or 0
+                    self.counts.orphan_bytes += file.size or 0
                     orphans.add(file)
             self._watch.step(self.counts.listed, max(self._kept_files, self.counts.listed))
         # A commit, an expiration or another search may have come since.
         self._needed.read()
 
-    def _not_needed(self, batch: Sequence[ListedFile]) -> list[ListedFile]:
-        hashes = self._reader.listed_hashes(file.path for file in batch)
+    def _not_needed(self, batch: Sequence[Listed]) -> list[Listed]:
+        hashes = self._reader.listed_hashes(file.location for file in batch)
         kept = self._needed.kept.has(hashes)
         recorded = self._needed.recorded.has(hashes) & ~kept
         counts = self.counts
         counts.listed += len(batch)
-        counts.listed_bytes += sum(file.size_bytes or 0 for file in batch)
+        counts.listed_bytes += sum(file.size or 0 for file in batch)
         counts.reachable += int(kept.sum())
         counts.recorded += int(recorded.sum())
         return [batch[at] for at in np.flatnonzero(~(kept | recorded)).tolist()]
 
-    def _is_orphan(self, file: ListedFile) -> bool:
+    def _is_orphan(self, file: Listed) -> bool:
         counts = self.counts
-        key = self._reader.keys.of(file.path)
+        key = self._reader.keys.of(file.location)
         if self._is_skipped(file, key):
             counts.skipped += 1
             return False
@@ -107,18 +106,20 @@ class OrphanSearch:
             return False
         mode = self._options.prefix_mismatch_mode
         if mode is not PrefixMismatchMode.DELETE:
-            other = self._reader.other_prefix(file.path)
+            other = self._reader.other_prefix(file.location)
             if other is not None:
                 counts.mismatched += 1
-                counts.mismatched_example = f"{file.path} and {other}{key.path}"
+                counts.mismatched_example = f"{file.location} and {other}{key.path}"
                 return False
         return True
 
-    def _is_skipped(self, file: ListedFile, key: PathKey) -> bool:
+    def _is_skipped(self, file: Listed, key: PathKey) -> bool:
         for root in self._reader.roots:
             if is_below(key, root):
                 relative = key.path[len(root.path) :].lstrip("/")
-                return relative in self._hidden or _is_folder(file, relative) or _is_odd(file.path)
+                return (
+                    relative in self._hidden or _is_folder(file, relative) or _is_odd(file.location)
+                )
         return True
 
     def check(self, *, is_whole: bool, dry_run: bool) -> str | None:
@@ -145,10 +146,10 @@ class OrphanSearch:
         return refusal
 
 
-def _is_folder(file: ListedFile, relative: str) -> bool:
+def _is_folder(file: Listed, relative: str) -> bool:
     """Return whether an empty object stands for a folder, as some tools of S3 create them. No file
     of Iceberg is empty."""
-    return file.size_bytes == 0 and "." not in relative.rpartition("/")[2]
+    return file.size == 0 and "." not in relative.rpartition("/")[2]
 
 
 def _is_odd(path: str) -> bool:
@@ -172,10 +173,10 @@ class OrphanSpool:
     def __exit__(self, *exception: object) -> None:
         self._file.close()
 
-    def add(self, file: ListedFile) -> None:
+    def add(self, file: Listed) -> None:
         self._file.write(msgspec.json.encode(file) + b"\n")
 
-    def batches(self) -> Iterator[list[ListedFile]]:
+    def batches(self) -> Iterator[Sequence[Listed]]:
         self._file.seek(0)
         decode = msgspec.json.Decoder(ListedFile).decode
         while batch := [decode(line) for line in islice(self._file, BATCH)]:

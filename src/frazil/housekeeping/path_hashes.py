@@ -22,8 +22,7 @@ _LEVEL_GROWTH: Final = 4
 
 def path_hashes(keys: PathKeys, paths: Iterable[str]) -> Hashes:
     """Return a hash of the key of each path. It is valid only in this process."""
-    of = keys.of
-    return np.array([hash(of(path)) for path in paths], np.int64)
+    return np.array(keys.hashes(paths), np.int64)
 
 
 class HashSet:

@@ -15,7 +15,7 @@ from frazil.client.declare.client_table import Table
 from frazil.client.rows.write_folders import new_folder, only_logged
 
 ListedFile: TypeAlias = tuple[str, int | None, int | None]
-"""The path of a file, when it was modified in milliseconds since 1970, and its size."""
+"""The path of a file, its size, and when it was modified in milliseconds since 1970."""
 
 _PART_BYTES: Final = 8 << 20
 

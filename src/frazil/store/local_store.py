@@ -145,14 +145,15 @@ class LocalStore(Store):
         folders = [""]
         while folders:
             below = folders.pop()
+            folder = f"{text}{below}/"
             with _translated("list", f"{text}{below}"):
                 for name, info in _scan(f"{root.rstrip('/')}{below}/"):
-                    if stat.S_ISDIR(info.st_mode):
+                    kind = stat.S_IFMT(info.st_mode)
+                    if kind == stat.S_IFREG:
+                        modified_ms = info.st_mtime_ns // 1_000_000
+                        yield ObjectInfo(folder + name, info.st_size, modified_ms)
+                    elif kind == stat.S_IFDIR:
                         folders.append(f"{below}/{name}")
-                    elif stat.S_ISREG(info.st_mode):
-                        yield ObjectInfo(
-                            f"{text}{below}/{name}", info.st_size, info.st_mtime_ns // 1_000_000
-                        )
 
     def delete(self, locations: Iterable[str]) -> None:
         """Delete as many as possible, then raise the first error.
@@ -378,11 +379,14 @@ def _scan(folder: str) -> Iterator[tuple[str, os.stat_result]]:
         return
     with entries:
         for entry in entries:
-            if not _is_text(entry.name):
+            name = entry.name
+            if not (name.isascii() or _is_text(name)):
                 continue
-            # Skip a file that was deleted since the folder was read.
-            with suppress(FileNotFoundError):
-                yield entry.name, entry.stat(follow_symlinks=False)
+            try:
+                info = entry.stat(follow_symlinks=False)
+            except FileNotFoundError:
+                continue  # It was deleted since the folder was read.
+            yield name, info
 
 
 def _is_text(name: str) -> bool:

@@ -10,8 +10,7 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 
 class StoreError(Exception):
@@ -58,8 +57,9 @@ def check_range(location: str, offset: int, length: int, data: bytes) -> bytes:
     return data
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectInfo:
+class ObjectInfo(NamedTuple):
+    """An object of a listing. A tuple, because a listing makes many."""
+
     location: str
     size: int
     modified_ms: int

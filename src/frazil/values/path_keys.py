@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
@@ -26,6 +26,7 @@ _URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(.*)\Z", re.D
 _UNUSUAL: Final = re.compile(r"//|%|/\.\.?(?:/|\Z)|/\Z")
 _MAX_FOLDERS: Final = 100_000
 _LISTED_AFTER: Final = 100
+_NO_NAMES: Final = frozenset({"", ".", ".."})
 
 
 class PathKey(NamedTuple):
@@ -40,25 +41,23 @@ class PathKey(NamedTuple):
 
 
 class _Folder:
-    """A folder, and which files in it are symlinks. For few files each is looked at, for many
-    the folder is listed."""
+    """A folder, and which files in it are symlinks. For few files each is looked at, for many the
+    folder is listed."""
 
     def __init__(self, prefix: str, path: str) -> None:
         self.prefix = prefix
         self.path = path if path.endswith("/") else f"{path}/"
-        self._is_local = prefix.startswith(_LOCAL)
+        self.special = None if prefix.startswith(_LOCAL) else _NO_NAMES
+        """The names that are symlinks, or no names. None if the folder is not listed yet."""
         self._asked = 0
-        self._links: frozenset[str] | None = None
 
     def is_link(self, name: str) -> bool:
-        if not self._is_local:
-            return False
-        if self._links is None:
+        if self.special is None:
             self._asked += 1
             if self._asked <= _LISTED_AFTER:
                 return os.path.islink(self.path + name)
-            self._links = _links(self.path)
-        return name in self._links
+            self.special = _NO_NAMES | _links(self.path)
+        return name in self.special
 
 
 class PathKeys:
@@ -80,12 +79,26 @@ class PathKeys:
     def of(self, path: str) -> PathKey:
         """Return the key of a file's path."""
         folder_text, _, name = path.rpartition("/")
-        if not name or name in (".", "..") or ("%" in name and self._decode):
+        if name in _NO_NAMES or ("%" in name and self._decode):
             return self._whole(path)
         folder = self._folders.get(folder_text) or self._folder(folder_text)
         if folder.is_link(name):
             return PathKey(folder.prefix, _real(folder.path + name))
         return PathKey(folder.prefix, folder.path + name)
+
+    def hashes(self, paths: Iterable[str]) -> list[int]:
+        """Return a hash of the key of each path. It is valid only in this process."""
+        folders, decode, found = self._folders, self._decode, []
+        for path in paths:
+            folder_text, _, name = path.rpartition("/")
+            folder = folders.get(folder_text)
+            special = None if folder is None else folder.special
+            if folder is None or special is None or name in special or (decode and "%" in name):
+                found.append(hash(self.of(path)))
+            else:
+                # Most paths come here. Their hash is that of a PathKey, which is a tuple.
+                found.append(hash((folder.prefix, folder.path + name)))
+        return found
 
     def of_folder(self, location: str) -> PathKey:
         """Return the key of a folder, without a slash at its end."""

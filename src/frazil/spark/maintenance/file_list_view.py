@@ -25,7 +25,7 @@ def files_of_view(context: Context, view: str) -> Iterator[ListedFile]:
             found = f"is a {types[name]}" if name in types else "is missing"
             raise BadRequest(f"file_list_view: {view}.{name} {found}: it must be a {type_name}")
     size = F.col(_SIZE) if types.get(_SIZE) in ("int", "bigint") else F.lit(None)
-    rows = frame.select("file_path", F.unix_millis("last_modified"), size.cast("bigint"))
-    for path, modified_ms, size_bytes in rows.toLocalIterator(prefetchPartitions=True):
+    rows = frame.select("file_path", size.cast("bigint"), F.unix_millis("last_modified"))
+    for path, size_bytes, modified_ms in rows.toLocalIterator(prefetchPartitions=True):
         if path is not None:
-            yield path, modified_ms, size_bytes
+            yield path, size_bytes, modified_ms
