@@ -18,7 +18,7 @@ from tests.support.server import RunningServer
 
 LOST = 3
 ATTEMPTS = 5
-UNTIL_ANOTHER_COMMITS_S = 0.1
+UNTIL_ANOTHER_COMMITS_S = 0.2
 """Without the pause, a commit that was sent is applied in less time."""
 
 
@@ -30,7 +30,8 @@ class Race:
         self.url = url
         self.commit = Write.commit
         self.rounds = 0
-        self.is_sent = threading.Event()
+        self.is_ready = threading.Event()
+        self.goes = threading.Event()
         self.last = threading.Thread(target=self.delete, args=(LOST,))
 
     def delete(self, number: int) -> None:
@@ -39,20 +40,24 @@ class Race:
 
     def __call__(self, write: Write, *args: Any) -> Any:
         if threading.current_thread() is self.last:
-            self.is_sent.set()
-            return self.commit(write, *args)
-        if not threading.current_thread().name.startswith("frazil-rewrite"):
-            return self.commit(write, *args)
-        self.rounds += 1
+            self.is_ready.set()
+            assert self.goes.wait(HANG_S)
+        elif threading.current_thread().name.startswith("frazil-rewrite"):
+            self.rounds += 1
+            self.before_a_round()
+        return self.commit(write, *args)
+
+    def before_a_round(self) -> None:
         if self.rounds <= LOST:
             other = threading.Thread(target=self.delete, args=(self.rounds - 1,))
             other.start()
             other.join()
-        elif self.rounds == LOST + 1:
+        if self.rounds == LOST:
             self.last.start()
-            assert self.is_sent.wait(HANG_S)
+            assert self.is_ready.wait(HANG_S)
+        if self.rounds == LOST + 1:
+            self.goes.set()
             time.sleep(UNTIL_ANOTHER_COMMITS_S)
-        return self.commit(write, *args)
 
 
 def test_a_delete_waits_for_a_compaction_that_lost_three_times(

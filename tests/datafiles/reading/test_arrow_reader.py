@@ -162,6 +162,23 @@ def test_columns_of_an_older_file_are_found_by_id(tmp_path: Path) -> None:
     assert found == [(7, 1, None, "plain"), (None, 2, None, "plain")]
 
 
+def test_batches_of_large_rows_have_few_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("frazil.datafiles.reading.task_reader._MAX_BATCH_BYTES", 4 << 10)
+    names = [f"{number}" * 1024 for number in range(10)] * 4
+    table = pa.table({"id": range(40), "name": names}, FILE)
+    path = write(tmp_path, table, row_group_size=16, use_dictionary=False, compression="none")
+    task = ScanTask(data_file=data(path), delete_files=(vector(tmp_path, path, 17, 39),))
+    batches = list(
+        read_task(task, facts(PLAIN), STORAGE, PLAIN, metadata_columns=("_pos",), batch_rows=100)
+    )
+    assert max(batch.num_rows for batch in batches) < 5
+    found = [number for batch in batches for number in batch.column("_pos").to_pylist()]
+    assert found == [number for number in range(40) if number not in (17, 39)]
+    assert [id for batch in batches for id in batch.column("id").to_pylist()] == found
+
+
 def test_without_columns_rows_are_counted(tmp_path: Path) -> None:
     task = ScanTask(
         data_file=data(path := letters(tmp_path)), delete_files=(vector(tmp_path, path, 1),)

@@ -42,6 +42,7 @@ from frazil.values.types import StructType, Type, TypeId, fields_by_id
 from frazil.wire.errors import BadRequest, UnsupportedOperation
 
 BATCH_ROWS: Final = 65_536
+_MAX_BATCH_BYTES: Final = 32 << 20
 _IDENTITY: Final = "identity"
 _PARQUET: Final = "parquet"
 
@@ -208,11 +209,19 @@ def _batches(
         for start in range(position, end, batch_rows):
             yield start, _placeholder(min(batch_rows, end - start))
         return
-    for batch in parquet.iter_batches(
-        batch_rows, row_groups=groups, columns=list(needed), use_threads=False
-    ):
-        yield position, batch
-        position += batch.num_rows
+    for group in groups:
+        # Group by group, because columns that are read ahead stay in memory until the end.
+        rows = min(batch_rows, _rows_of_a_batch(parquet.metadata.row_group(group)))
+        for batch in parquet.iter_batches(
+            rows, row_groups=[group], columns=list(needed), use_threads=False
+        ):
+            yield position, batch
+            position += batch.num_rows
+
+
+def _rows_of_a_batch(group: pq.RowGroupMetaData) -> int:
+    """Return how many rows to read at once, so that batches of large rows have few of them."""
+    return max(1, int(_MAX_BATCH_BYTES * group.num_rows // max(1, group.total_byte_size)))
 
 
 def _row_groups(parquet: pq.ParquetFile, task: ScanTask) -> tuple[list[int], int]:
