@@ -34,17 +34,13 @@ from frazil.datafiles.reading.scan_tasks import DeletedRows, ScanTask, task_of
 from frazil.maintenance.dangling_removal import remove_dangling_after
 from frazil.maintenance.data_file_rewrite import Progress
 from frazil.maintenance.leased_operation import leased
-from frazil.wire.errors import FrazilError, ValidationError
+from frazil.maintenance.planned_again import until_committed
+from frazil.wire.errors import FrazilError
 from frazil.wire.expressions import ALWAYS_TRUE
 from frazil.wire.file_actions import MAIN
 from frazil.wire.filter_builders import Filter, expression_of
 
 _LOGGER: Final = logging.getLogger("frazil.maintenance")
-_MAX_ROUNDS: Final = 20
-"""How often a group is converted because of other commits."""
-_OTHERS_CHANGED_FILES: Final = frozenset(
-    {"required-data-files", "required-delete-files", "removed-file-not-live", "dv-conflict"}
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,16 +88,15 @@ def convert_equality_deletes(
         )
     results: list[_Converted] = []
     failed: list[tuple[_Group, FrazilError]] = []
-    with table.lease(snapshot_id):
-        for number, group in enumerate(groups, start=1):
-            conversion = _Conversion(table, branch, properties or {}, group.deletes)
-            try:
-                results.append(conversion.run(snapshot_id, group))
-            except FrazilError as error:
-                _LOGGER.warning("%d delete files not converted: %s", len(group.deletes), error)
-                failed.append((group, error))
-            if progress is not None:
-                progress(number, len(groups))
+    for number, group in enumerate(groups, start=1):
+        conversion = _Conversion(table, branch, properties or {}, group.deletes)
+        try:
+            results.append(conversion.run(snapshot_id, group))
+        except FrazilError as error:
+            _LOGGER.warning("%d delete files were not converted: %s", len(group.deletes), error)
+            failed.append((group, error))
+        if progress is not None:
+            progress(number, len(groups))
     if failed and not results:
         raise failed[0][1]
     return ConversionResult(
@@ -197,19 +192,13 @@ class _Conversion:
 
     def run(self, snapshot_id: int, group: _Group) -> _Converted:
         with committing(new_folder(self.table, self.properties), self.table.intent) as write:
-            for number in range(1, _MAX_ROUNDS + 1):
-                try:
-                    return self._convert(write, snapshot_id, group)
-                except ValidationError as refused:
-                    clauses = {conflict["clause"] for conflict in refused.conflicts}
-                    if not clauses <= _OTHERS_CHANGED_FILES or number == _MAX_ROUNDS:
-                        raise
-                newer = self._planned_now()
-                if newer is None:
-                    write.fail()
-                    return _Converted()
-                snapshot_id, group = newer
-        raise AssertionError("unreachable: the loop ends by returning or raising")
+            done = until_committed(
+                write,
+                (snapshot_id, group),
+                lambda plan: self._convert(write, *plan),
+                self._planned_now,
+            )
+            return done or _Converted()
 
     def _convert(self, write: Write, snapshot_id: int, group: _Group) -> _Converted:
         rows = self._deleted_rows(write, group.tasks)

@@ -41,7 +41,8 @@ from frazil.datafiles.writing.write_properties import positive_property
 from frazil.maintenance.dangling_removal import remove_dangling_after
 from frazil.maintenance.data_file_rewrite import Progress
 from frazil.maintenance.leased_operation import leased
-from frazil.wire.errors import BadRequest, FrazilError, ValidationError
+from frazil.maintenance.planned_again import until_committed
+from frazil.wire.errors import BadRequest, FrazilError
 from frazil.wire.expressions import ALWAYS_TRUE
 from frazil.wire.file_actions import MAIN
 from frazil.wire.filter_builders import Filter, expression_of
@@ -55,11 +56,6 @@ from frazil.wire.scan_planning import PlannedDeleteFile
 _LOGGER: Final = logging.getLogger("frazil.maintenance")
 _TARGET_SIZE: Final = "write.delete.target-file-size-bytes"
 _TARGET_SIZE_DEFAULT_BYTES: Final = 64 << 20
-_MAX_ROUNDS: Final = 20
-"""How often a group is rewritten because of other commits."""
-_OTHERS_CHANGED_FILES: Final = frozenset(
-    {"required-data-files", "required-delete-files", "removed-file-not-live", "dv-conflict"}
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,15 +108,14 @@ def rewrite_position_delete_files(
     done: list[_Rewritten] = []
     failed: list[tuple[_Group, FrazilError]] = []
     rewrite = _Rewrite(table, branch, properties or {}, chosen)
-    with table.lease(snapshot_id):
-        for number, group in enumerate(groups, start=1):
-            try:
-                done.append(rewrite.run(snapshot_id, group))
-            except FrazilError as error:
-                _LOGGER.warning("%d delete files not rewritten: %s", len(group.files), error)
-                failed.append((group, error))
-            if progress is not None:
-                progress(number, len(groups))
+    for number, group in enumerate(groups, start=1):
+        try:
+            done.append(rewrite.run(snapshot_id, group))
+        except FrazilError as error:
+            _LOGGER.warning("%d delete files were not rewritten: %s", len(group.files), error)
+            failed.append((group, error))
+        if progress is not None:
+            progress(number, len(groups))
     limit = chosen.max_failed_commits
     if failed and (not done or (limit is not None and len(failed) > limit)):
         raise failed[0][1]
@@ -319,19 +314,13 @@ class _Rewrite:
 
     def run(self, snapshot_id: int, group: _Group) -> _Rewritten:
         with committing(new_folder(self.table, self.properties), self.table.intent) as write:
-            for number in range(1, _MAX_ROUNDS + 1):
-                try:
-                    return self._rewrite(write, snapshot_id, group)
-                except ValidationError as refused:
-                    clauses = {conflict["clause"] for conflict in refused.conflicts}
-                    if not clauses <= _OTHERS_CHANGED_FILES or number == _MAX_ROUNDS:
-                        raise
-                newer = self._planned_now(group)
-                if newer is None:
-                    write.fail()
-                    return _Rewritten()
-                snapshot_id, group = newer
-        raise AssertionError("unreachable: the loop ends by returning or raising")
+            done = until_committed(
+                write,
+                (snapshot_id, group),
+                lambda plan: self._rewrite(write, *plan),
+                lambda: self._planned_now(group),
+            )
+            return done or _Rewritten()
 
     def _rewrite(self, write: Write, snapshot_id: int, group: _Group) -> _Rewritten:
         added, included = self._written(write.folder, group)
