@@ -19,7 +19,7 @@ from frazil.db.housekeeping_rows import (
 from frazil.db.rows import Database
 from frazil.db.sql import Statements
 from frazil.format.metadata.table_metadata import TableMetadata
-from frazil.housekeeping.deleted_counts import SweepResult
+from frazil.housekeeping.deletion.deleted_counts import SweepResult
 from frazil.housekeeping.expiration import ExpireResult, expire
 from frazil.housekeeping.expiration_plan import ExpireOptions
 from frazil.housekeeping.server_operations import ServerTools

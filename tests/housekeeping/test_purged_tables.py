@@ -11,7 +11,7 @@ import pytest
 
 from frazil.commit.pipeline.pending_requests import Context
 from frazil.db.housekeeping_rows import DeletionState, purged_table
-from frazil.housekeeping import deletion
+from frazil.housekeeping.deletion import marked_files
 from frazil.housekeeping.server_operations import JobRun, ServerTools
 from frazil.housekeeping.sweep import sweep_table, tables_due
 from frazil.housekeeping.undo import NoSuchQuarantine, undo, undo_purge
@@ -181,8 +181,8 @@ def test_the_files_stay_if_another_table_has_the_location(shop: TableOnDisk) -> 
 def test_an_interrupted_purge_goes_on_and_cannot_be_undone(
     shop: TableOnDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deletion, "_CHUNK_FILES", 2)
-    monkeypatch.setattr(deletion, "_BATCH_FILES", 1)
+    monkeypatch.setattr(marked_files, "_CHUNK_FILES", 2)
+    monkeypatch.setattr(marked_files, "_BATCH_FILES", 1)
     location = shop.table.load().metadata_location
     purge(shop)
     end_quarantine(shop)

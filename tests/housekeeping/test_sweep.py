@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from frazil.db.housekeeping_rows import DeletionState, IntentState, intents_of
-from frazil.housekeeping import deletion
+from frazil.housekeeping.deletion import marked_files
 from frazil.housekeeping.server_operations import ServerTools
 from frazil.housekeeping.sweep import sweep_table, tables_due
 from frazil.store.local_store import LocalStore
@@ -138,7 +138,7 @@ def before_marking(
     shop: TableOnDisk, monkeypatch: pytest.MonkeyPatch, work: Callable[[], Any], times: int = 1
 ) -> None:
     """Do some work before the table's row is locked."""
-    from frazil.housekeeping.deletion_marks import Marks
+    from frazil.housekeeping.deletion.deletion_marks import Marks
 
     original = Marks.mark
     left = [times]
@@ -441,8 +441,8 @@ def test_emptied_folders_are_removed(shared_world: World) -> None:
 def test_a_store_that_fails_leaves_marks_and_the_next_sweep_goes_on(
     shop: TableOnDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deletion, "_CHUNK_FILES", 2)
-    monkeypatch.setattr(deletion, "_BATCH_FILES", 1)
+    monkeypatch.setattr(marked_files, "_CHUNK_FILES", 2)
+    monkeypatch.setattr(marked_files, "_BATCH_FILES", 1)
     shop.append(*"abcde")
     shop.delete(*"abcd")
     shop.append("f")

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import frazil
-from frazil.cli.maintenance import maintain_group
+from frazil.cli.maintenance import maintain_group, why_command
 from frazil.cli.shared.catalog_command import add_commands
 from frazil.cli.shared.command_group import GROUP_SETTINGS, CommandGroup
 from frazil.cli.shared.setting_options import Output, OutputOption, takes_settings
@@ -135,6 +135,7 @@ column_commands.register(app)
 namespace_commands.register(app)
 view_commands.register(app)
 maintain_group.register(app)
+why_command.register(app)
 
 spark_app = typer.Typer(
     cls=CommandGroup, help="Work on tables with Spark on this machine.", no_args_is_help=True

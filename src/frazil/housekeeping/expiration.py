@@ -17,7 +17,7 @@ from frazil.db.housekeeping_changes import CheckUnleased
 from frazil.db.housekeeping_rows import database_now_ms, live_leases
 from frazil.format.metadata.snapshots import Snapshot
 from frazil.format.metadata.table_metadata import TableMetadata
-from frazil.housekeeping.deleted_counts import DeletedFiles
+from frazil.housekeeping.deletion.deleted_counts import DeletedFiles
 from frazil.housekeeping.expiration_plan import NO_EXPIRY, ExpireOptions, ExpiryPlan, plan_expiry
 from frazil.housekeeping.own_files import own_files_of
 from frazil.housekeeping.reachability import (

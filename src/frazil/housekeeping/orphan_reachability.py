@@ -18,7 +18,7 @@ from frazil.db.housekeeping_rows import (
     intents_of,
 )
 from frazil.db.sql import Fetch
-from frazil.housekeeping.due_rows import named_by_rows
+from frazil.housekeeping.deletion.due_rows import named_by_rows
 from frazil.housekeeping.file_lists import Listed
 from frazil.housekeeping.orphan_guards import Place, check_gc_enabled, purged_tables_in
 from frazil.housekeeping.orphan_options import OrphanOptions

@@ -28,10 +28,10 @@ from frazil.db.housekeeping_rows import (
 from frazil.db.rows import check_free
 from frazil.db.sql import Statements
 from frazil.format.metadata.table_metadata import TableMetadata
-from frazil.housekeeping.deleted_counts import DeletedFiles, SweepResult
-from frazil.housekeeping.deletion import chunked, delete_marked, kind_of_reason
-from frazil.housekeeping.deletion_marks import RowsChanged
-from frazil.housekeeping.due_rows import named_by_rows
+from frazil.housekeeping.deletion.deleted_counts import DeletedFiles, SweepResult
+from frazil.housekeeping.deletion.deletion_marks import RowsChanged
+from frazil.housekeeping.deletion.due_rows import named_by_rows
+from frazil.housekeeping.deletion.marked_files import chunked, delete_marked, kind_of_reason
 from frazil.housekeeping.expiration_plan import gc_is_enabled
 from frazil.housekeeping.own_files import own_files_of
 from frazil.housekeeping.reachability import (

@@ -408,10 +408,11 @@ def _content_files(
                 keys = reader.hashes(part.paths)
                 for at in np.flatnonzero(seen.add(keys) & ~kept.has(keys)).tolist():
                     if is_own(part.paths[at]):
-                        yield FoundFile(part.paths[at], _kind(int(part.content[at])))
+                        yield FoundFile(part.paths[at], kind_of_content(int(part.content[at])))
         except Unreadable as error:
             problem(f"{error}: the files it names stay")
 
 
-def _kind(content: int) -> FileKind:
+def kind_of_content(content: int) -> FileKind:
+    """Return the kind of a file by the `content` of its entry."""
     return CONTENT_KINDS[content] if 0 <= content < len(CONTENT_KINDS) else FileKind.DATA

@@ -20,10 +20,15 @@ from typing import Final
 from frazil.db.base import Relation
 from frazil.db.housekeeping_rows import database_now_ms
 from frazil.db.rows import Database
-from frazil.housekeeping.deleted_counts import DeletedFiles, SweepResult
-from frazil.housekeeping.deletion import chunked, delete_marked, in_order, kind_of_reason
-from frazil.housekeeping.deletion_marks import Marks, RowsChanged
-from frazil.housekeeping.due_rows import DueRows, forget_expired, named_by_rows, run_many
+from frazil.housekeeping.deletion.deleted_counts import DeletedFiles, SweepResult
+from frazil.housekeeping.deletion.deletion_marks import Marks, RowsChanged
+from frazil.housekeeping.deletion.due_rows import DueRows, forget_expired, named_by_rows, run_many
+from frazil.housekeeping.deletion.marked_files import (
+    chunked,
+    delete_marked,
+    in_order,
+    kind_of_reason,
+)
 from frazil.housekeeping.expiration_plan import gc_is_enabled
 from frazil.housekeeping.purged_tables import sweep_purged
 from frazil.housekeeping.reachability import (

@@ -8,6 +8,7 @@ from frazil.rest import catalog_routes as catalog
 from frazil.rest import job_routes as jobs
 from frazil.rest import lease_routes as leases
 from frazil.rest import server_routes as server
+from frazil.rest.housekeeping_routes import explain_file
 from frazil.rest.routing import Route
 from frazil.wire.job_messages import ClaimJobRequest, ReportJobRequest, StartJobRequest
 from frazil.wire.leases import DeclareIntentRequest, RenewRequest, TakeLeaseRequest
@@ -124,6 +125,7 @@ ROUTES: tuple[Route, ...] = (
     _commit("DELETE", _VIEW, "dropView", catalog.drop_view),
     _commit("POST", "/v1/views/rename", "renameView", catalog.rename_view, RenameTableRequest),
     # jobs of maintenance
+    Route("GET", f"{_OWN}/files", "explainFile", explain_file),
     Route("GET", f"{_OWN}/jobs", "listJobs", jobs.list_jobs),
     _change("POST", f"{_OWN}/jobs/claim", "claimJob", jobs.claim_job, ClaimJobRequest),
     _change(

@@ -18,6 +18,7 @@ from frazil.client.send.catalog_calls import (
 )
 from frazil.client.send.http_transport import Request
 from frazil.wire.errors import CommitStateUnknown
+from frazil.wire.files import FileReason
 from frazil.wire.job_messages import (
     ClaimJobRequest,
     ClaimJobResponse,
@@ -84,6 +85,10 @@ class JobCalls:
         """Return what maintenance of a table depends on."""
         path = f"{own_table_path(identifier_of(table))}/health"
         return decode(self._calls.get(path), TableHealth)
+
+    def why(self, path: str) -> FileReason:
+        """Return what needs a file, or when and why it will be deleted."""
+        return decode(self._calls.get(f"{OWN_ROUTES}files", {"path": path}), FileReason)
 
     # --- for workers ------------------------------------------------------------------------------
 

@@ -10,8 +10,8 @@ from frazil.db.base import Committed, DatabaseUnavailable, OutcomeUnknown, Refus
 from frazil.db.housekeeping_changes import StartDeletion
 from frazil.db.housekeeping_rows import database_now_ms, intents_of, path_keys
 from frazil.db.rows import Reads, Session
-from frazil.housekeeping.deletion import EmptiedFolders
-from frazil.housekeeping.due_rows import run_many
+from frazil.housekeeping.deletion.due_rows import run_many
+from frazil.housekeeping.deletion.marked_files import EmptiedFolders
 from frazil.housekeeping.expiration_plan import gc_is_enabled
 from frazil.housekeeping.own_files import OwnFiles, own_files_of
 from frazil.housekeeping.path_hashes import HashSet

@@ -1,0 +1,1 @@
+"""Marks and deletes files, and reads the rows about them."""
