@@ -22,7 +22,7 @@ setup: run-environment ## Create .venv with .venv/bin/frazil, then check the mac
 	@.venv/bin/frazil doctor
 
 .PHONY: demo
-demo: ## Show fine-grained commits: sixteen writers, one conflict, a MERGE by Spark, read back
+demo: ## Show sixteen writers, one conflict, a MERGE by Spark, a compaction beside deletes
 	@scripts/bootstrap.sh run --say
 	@$(PY) demo/demo.py
 

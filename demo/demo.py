@@ -18,7 +18,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
@@ -30,6 +32,7 @@ NAMESPACE, NAME = "demo", "orders"
 TABLE = f"/v1/namespaces/{NAMESPACE}/tables/{NAME}"
 WRITERS = 16
 COMPACTED = 4
+DELETES = 8
 ROWS = 1_000
 START_TIMEOUT_S = 60
 WRITER_TIMEOUT_S = 120
@@ -210,6 +213,9 @@ def play(story: Story, catalog: Catalog) -> None:
             del cents[one]
         else:
             cents[one] = changed
+    read_back(story, catalog, cents, "   ")
+    for one in compact_beside_deletes(story, catalog, folder):
+        del cents[one]
     read_back(story, catalog, cents, "   ")
 
 
@@ -568,6 +574,51 @@ def run_spark(url: str) -> None:
         session.sql(MERGE)
         print(json.dumps({"merged": True}), flush=True)
         spark.stop()
+
+
+# --- maintenance ---------------------------------------------------------------------------------
+
+
+def compact_beside_deletes(story: Story, catalog: Catalog, folder: Path) -> list[int]:
+    """Compact the table while rows of its files are deleted; return the deleted ids.
+
+    Then expire the old snapshots. Their files would stay for three days, in which they can come
+    back, but the demo ends before.
+    """
+    from frazil import Client
+    from frazil.maintenance import expire_snapshots, rewrite_data_files
+
+    name, old = f"{NAMESPACE}.{NAME}", size_of(folder)
+    properties = {"write.delete.mode": "merge-on-read", "frazil.gc.quarantine-ms": "0"}
+    deleted = [list(ids_of(number))[:5] for number in range(5, 5 + DELETES)]
+    with Client(catalog.url) as client, ThreadPoolExecutor(1) as pool:
+        client.set_properties(name, properties)
+        table = client.load_table(name)
+        compaction = pool.submit(rewrite_data_files, table, options={"rewrite-all": "true"})
+        while not compaction.done() and not client.intents.list(name):
+            time.sleep(0.001)
+        for ids in deleted:
+            client.delete(name, f"id >= {ids[0]} and id <= {ids[-1]}")
+        compacted = compaction.result()
+        files = compacted.rewritten_data_files_count
+        story.tell(
+            f"8  a compaction of {files} files and {DELETES} deletes of their rows ran at once: "
+            f"{DELETES + 1} commits, 0 refused"
+        )
+        now = datetime.now(UTC)
+        expired = expire_snapshots(client.load_table(name), older_than=now, retain_last=1)
+    new = size_of(folder)
+    if expired.leased_snapshots_count or new >= old:
+        raise DemoFailed(f"{old:,} bytes became {new:,}, the expiry was {expired.values}")
+    story.tell(
+        f"   {expired.expired_snapshots_count} old snapshots expired with their files: "
+        f"{old >> 10:,} KiB of data became {new >> 10:,} KiB"
+    )
+    return [one for ids in deleted for one in ids]
+
+
+def size_of(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
 
 
 # --- stock clients -------------------------------------------------------------------------------
