@@ -24,8 +24,13 @@ import msgspec
 
 from frazil.client.declare.client_table import Table
 from frazil.client.declare.file_operations import Isolation
+from frazil.client.declare.table_verbs import Commit
 from frazil.client.rows.row_files import in_threads
-from frazil.client.rows.row_removal import VECTORS_MIN_FORMAT_VERSION, write_deletes
+from frazil.client.rows.row_removal import (
+    VECTORS_MIN_FORMAT_VERSION,
+    WrittenDeletes,
+    write_deletes,
+)
 from frazil.client.rows.write_folders import Write, committing, new_folder
 from frazil.datafiles.portable_table import PortableTable
 from frazil.datafiles.reading.equality_matches import EqualityMatches
@@ -203,32 +208,33 @@ class _Conversion:
     def _convert(self, write: Write, snapshot_id: int, group: _Group) -> _Converted:
         rows = self._deleted_rows(write, group.tasks)
         written = write_deletes(self.table, rows, write.folder)
-        if written.added:
-            write.commit(
-                {file.file_path for file in written.added},
-                lambda: self.table.row_delta(
-                    add_deletes=written.added,
-                    remove_deletes=(*sorted(group.deletes), *written.removed),
-                    referenced_data_files=sorted(group.data_files),
-                    rebase_deletion_vectors=self.table.format_version >= VECTORS_MIN_FORMAT_VERSION,
-                    command="delete",
-                    isolation=Isolation.SNAPSHOT,
-                    base_snapshot_id=snapshot_id,
-                    branch=self.branch,
-                ),
-            )
-        else:
-            self.table.rewrite_files(
-                remove_deletes=sorted(group.deletes),
-                required_data_files=sorted(group.data_files),
-                base_snapshot_id=snapshot_id,
-                branch=self.branch,
-            )
+        paths = {file.file_path for file in written.added}
+        write.commit(paths, lambda: self._send(snapshot_id, group, written))
         return _Converted(
             len(group.deletes),
             len(written.added),
             sum(len(each.positions) for each in rows),
             len(group.tasks),
+        )
+
+    def _send(self, snapshot_id: int, group: _Group, written: WrittenDeletes) -> Commit:
+        removed, required = sorted(group.deletes), sorted(group.data_files)
+        if not written.added:
+            return self.table.rewrite_files(
+                remove_deletes=removed,
+                required_data_files=required,
+                base_snapshot_id=snapshot_id,
+                branch=self.branch,
+            )
+        return self.table.row_delta(
+            add_deletes=written.added,
+            remove_deletes=(*removed, *written.removed),
+            referenced_data_files=required,
+            rebase_deletion_vectors=self.table.format_version >= VECTORS_MIN_FORMAT_VERSION,
+            command="delete",
+            isolation=Isolation.SNAPSHOT,
+            base_snapshot_id=snapshot_id,
+            branch=self.branch,
         )
 
     def _deleted_rows(self, write: Write, tasks: Sequence[ScanTask]) -> list[DeletedRows]:

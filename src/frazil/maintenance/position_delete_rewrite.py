@@ -94,11 +94,12 @@ def rewrite_position_delete_files(
     if snapshot_id is None:
         return DeleteRewriteResult(dry_run=dry_run)
     tasks = _tasks(table, snapshot_id)
-    groups = list(_limited(_groups(table, tasks, chosen), chosen.max_files))
+    groups = list(_groups(table, tasks, chosen))
     if where is not None:
         plan = table.plan(expression_of(where), snapshot=snapshot_id, use_snapshot_schema=False)
         wanted = {task.data_file.file_path for task in plan.tasks}
         groups = [group for group in groups if not wanted.isdisjoint(group.data_files)]
+    groups = list(_limited(groups, chosen.max_files))
     if dry_run:
         return DeleteRewriteResult(
             rewritten_delete_files_count=sum(len(group.files) for group in groups),

@@ -16,6 +16,7 @@ import pytest
 from frazil.format.avro.avro_files import MANIFEST_LIMITS, open_avro
 from frazil.format.avro.avro_types import UnreadableAvro
 from frazil.format.manifest.manifest_columns import (
+    Inherited,
     ManifestColumns,
     content_files,
     data_files_of,
@@ -472,3 +473,43 @@ def test_whole_blocks_roll_too() -> None:
     assert sum(one.added_files_count for one in written) == 2
     for manifest in written:
         same_columns(manifest.columns(), decode_columns(manifest.file))
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize("keeps_copies", [True, False])
+def test_rows_are_shared_out(version: int, keeps_copies: bool) -> None:
+    """Each entry is in exactly one of several manifests, and whole blocks are taken over."""
+    encoder = encoder_of("long", version=version)
+    files = [data_file(n, (n % 3,)) for n in range(2_400)]
+    listed = replace(LISTED, first_row_id=1_000 if version == 3 else None)
+    if version == 1:
+        listed = replace(listed, sequence_number=0)
+    first = copied(encoder, manifest_of(encoder, files), listed, {7})
+    content, columns = first.file, decode_columns(first.file)
+    live = np.flatnonzero(columns.live())
+    expected = columns.inherited(listed)
+    chance = np.random.default_rng(version)
+    for shares in (live // 1_250, chance.integers(0, 3, len(live))):
+        found: dict[str, tuple[int, ...]] = {}
+        for number in np.unique(shares).tolist():
+            writer = writer_of(encoder, snapshot_id=None, keeps_copies=keeps_copies)
+            writer.copy_rows(content, columns, listed, rows=live[shares == number])
+            (written,) = writer.finish()
+            same_columns(written.columns(), decode_columns(written.file))
+            own = decode_columns(written.file)
+            numbers = own.inherited(replace(listed, first_row_id=1 if version == 3 else None))
+            for row in range(len(own)):
+                assert own.status[row] == EXISTING
+                found[own.path(row)] = _numbers_of(numbers, row)
+            if len(np.unique(shares)) == 2:
+                assert blocks_in_common(content, written.file) >= 1
+        assert found == {columns.path(row): _numbers_of(expected, row) for row in live.tolist()}
+
+
+def _numbers_of(inherited: Inherited, row: int) -> tuple[int, ...]:
+    return (
+        int(inherited.snapshot_id[row]),
+        int(inherited.sequence_number[row]),
+        int(inherited.file_sequence_number[row]),
+        int(inherited.first_row_id[row]),
+    )
