@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 from pyspark.sql import SparkSession
 
 from benchmarks.maintenance import operations as rewrites
+from benchmarks.maintenance import orphans
 from benchmarks.maintenance import systems as named
 from benchmarks.maintenance.operations import Bench
 from benchmarks.results import machine
@@ -24,7 +25,7 @@ from tests.support.server import RunningServer
 from tests.support.spark import add_catalog
 
 Part: TypeAlias = Callable[[Bench], Iterator[Operation]]
-PARTS: Final[tuple[Part, ...]] = (rewrites.operations,)
+PARTS: Final[tuple[Part, ...]] = (rewrites.operations, orphans.operations)
 """The functions that yield operations."""
 
 SMOKE: Final = Work(rows=2_000, rounds=1, warm_ups=0, only=(named.DELETES,))
