@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from frazil.datafiles.arrow.arrow_types import arrow_schema
 from frazil.datafiles.arrow.file_projection import Projection
 from frazil.datafiles.portable_table import PortableTable
+from frazil.datafiles.reading.delete_cache import DeleteCache
 from frazil.datafiles.reading.file_storage import Storage
 from frazil.datafiles.reading.row_positions import NO_POSITIONS, PositionCollector, Positions
 from frazil.datafiles.reading.scan_tasks import ScanTask, is_deletion_vector
@@ -34,8 +35,11 @@ from frazil.wire.errors import BadRequest, UnsupportedOperation
 from frazil.wire.scan_planning import PlannedDeleteFile
 
 _PARQUET: Final = "parquet"
-_CACHED_FILES: Final = 8
-"""Delete files of a partition apply to many data files, so the last ones read are cached."""
+_CACHED_BYTES: Final = 128 << 20
+"""For keys, and as much for positions. Delete files of a partition apply to many data files."""
+_BYTES_PER_POSITION: Final = 2
+"""The most that a Roaring bitmap takes."""
+_BYTES_PER_FILE: Final = 200
 
 Mask = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.int64]
@@ -57,7 +61,8 @@ def deleted_positions(task: ScanTask, storage: Storage) -> Positions:
         elif file.referenced_data_file is not None:
             positions |= _positions_in(file, storage).get(task.file_path, NO_POSITIONS)
         else:
-            positions |= _cached_positions(file, storage).get(task.file_path, NO_POSITIONS)
+            shared = _positions.get((file, storage.config), partial(_positions_in, file, storage))
+            positions |= shared.get(task.file_path, NO_POSITIONS)
     return positions
 
 
@@ -93,7 +98,11 @@ def _positions_in(file: PlannedDeleteFile, storage: Storage) -> Mapping[str, Pos
     return {file.file_path: file.positions for file in collector.collected()}
 
 
-_cached_positions: Final = lru_cache(maxsize=_CACHED_FILES)(_positions_in)
+def _size_of(positions: Mapping[str, Positions]) -> int:
+    return sum(_BYTES_PER_FILE + _BYTES_PER_POSITION * len(found) for found in positions.values())
+
+
+_positions: Final = DeleteCache[Mapping[str, Positions]](_CACHED_BYTES, _size_of)
 
 
 def _column_names(schema: pa.Schema, path: str) -> tuple[str, ...]:
@@ -138,6 +147,12 @@ class KeySet:
             self._columns.append((values, prefixes))
         self.numbers: Numbers = numbers
         """The number of each key that was given; equal keys have the same."""
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the set in memory."""
+        own = sum(values.nbytes + prefixes.nbytes for values, prefixes in self._columns)
+        return int(own + self.numbers.nbytes)
 
     def contains(self, columns: Sequence[pa.Array]) -> Mask:
         """Return which rows are keys."""
@@ -197,17 +212,24 @@ def equality_deletes(
         schema = compared_schema(table, field_ids, files[0].file_path)
         # A schema may have defaults that cannot be hashed, so its text is the key of the cache.
         text = msgspec.json.encode(struct_to_json(schema))
-        keys = tuple(_cached_keys(file, text, field_ids, storage) for file in files)
+        keys = tuple(
+            _keys.get(
+                (file, text, field_ids, storage.config),
+                partial(_key_set, file, schema, field_ids, storage),
+            )
+            for file in files
+        )
         groups.append(EqualityDeletes(schema, field_ids, keys))
     return tuple(groups)
 
 
-@lru_cache(maxsize=_CACHED_FILES)
-def _cached_keys(
-    file: PlannedDeleteFile, schema_json: bytes, field_ids: tuple[int, ...], storage: Storage
+def _key_set(
+    file: PlannedDeleteFile, schema: StructType, field_ids: tuple[int, ...], storage: Storage
 ) -> KeySet:
-    schema = parse_struct(msgspec.json.decode(schema_json), "schema")
     return KeySet(read_keys(file, schema, field_ids, storage))
+
+
+_keys: Final = DeleteCache[KeySet](_CACHED_BYTES, lambda keys: keys.nbytes)
 
 
 def read_keys(
