@@ -105,11 +105,11 @@ class TableOnDisk:
     def sweep(self, **more: Any) -> SweepResult:
         return sweep_table(self.tools, self.uuid, **more)
 
-    def lease(self, snapshot_id: int, ttl_ms: int = HOUR_MS) -> None:
+    def lease(self, snapshot_id: int, ttl_ms: int = HOUR_MS, lease_id: str | None = None) -> None:
         def work(sql: Statements) -> None:
             now_ms = database_now_ms(sql)
             row = {
-                "lease_id": f"{self.uuid}:{snapshot_id}",
+                "lease_id": lease_id or f"{self.uuid}:{snapshot_id}",
                 "uuid": self.uuid,
                 "snapshot_id": snapshot_id,
                 "principal": "p",

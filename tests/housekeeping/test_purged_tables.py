@@ -15,6 +15,7 @@ from frazil.housekeeping.deletion import marked_files
 from frazil.housekeeping.server_operations import JobRun, ServerTools
 from frazil.housekeeping.sweep import sweep_table, tables_due
 from frazil.housekeeping.undo import NoSuchQuarantine, undo, undo_purge
+from frazil.plan.plan_leases import PLAN_LEASE_PREFIX
 from frazil.store.local_store import LocalStore
 from frazil.store.object_store import StoreError
 from frazil.wire.errors import AlreadyExists, NoSuchTable, ValidationError
@@ -153,6 +154,13 @@ def test_a_reader_of_a_purged_table_keeps_its_files(shop: TableOnDisk) -> None:
     assert files(shop) == before
     shop.lease(shop.table.head_id, ttl_ms=-1)
     shop.sweep()
+    assert not files(shop)
+
+
+def test_a_plan_does_not_keep_a_purged_table(shop: TableOnDisk) -> None:
+    """Its tokens ended with the table, and nobody could release them."""
+    shop.lease(shop.table.head_id, lease_id=f"{PLAN_LEASE_PREFIX}{shop.uuid}")
+    purge(shop, frazil_now="true")
     assert not files(shop)
 
 

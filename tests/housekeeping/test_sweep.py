@@ -13,11 +13,13 @@ from frazil.db.housekeeping_rows import DeletionState, IntentState, intents_of
 from frazil.housekeeping.deletion import marked_files
 from frazil.housekeeping.server_operations import ServerTools
 from frazil.housekeeping.sweep import sweep_table, tables_due
+from frazil.housekeeping.sweeper import Sweeper
 from frazil.store.local_store import LocalStore
 from frazil.store.object_store import StoreError
 from frazil.wire.errors import ValidationError
 from tests.commit.finegrained.world import World
 from tests.housekeeping.tables_on_disk import HOUR_MS, TableOnDisk, new_table
+from tests.support.patience import wait_until
 
 QUARANTINED = {"frazil.gc.quarantine-ms": str(HOUR_MS)}
 
@@ -496,6 +498,20 @@ def test_several_servers_sweep_at_once(shop: TableOnDisk) -> None:
     assert errors == []
     assert shop.names() == set("defg")
     assert not shop.doomed()
+    shop.check()
+
+
+def test_the_server_sweeps_by_itself(shop: TableOnDisk) -> None:
+    shop.append("a")
+    shop.delete("a")
+    shop.append("b")
+    remove(shop, *shop.snapshot_ids()[:-1])
+    sweeper = Sweeper(shop.tools, every_s=0.01)
+    sweeper.start()
+    try:
+        wait_until(lambda: shop.names() == {"b"}, "the file is still there")
+    finally:
+        sweeper.close()
     shop.check()
 
 

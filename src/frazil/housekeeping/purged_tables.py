@@ -46,6 +46,7 @@ from frazil.housekeeping.reachability import (
     unreachable_files,
 )
 from frazil.housekeeping.server_operations import ServerTools
+from frazil.plan.plan_leases import PLAN_LEASE_PREFIX
 from frazil.store.object_store import StoreError
 from frazil.values.path_keys import PathKey, PathKeys, is_below
 from frazil.wire.errors import Forbidden, FrazilError
@@ -70,7 +71,12 @@ def sweep_purged(tools: ServerTools, uuid: str, dry_run: bool, watch: Watch) -> 
     if row.state is DeletionState.QUARANTINED:
         if row.delete_after_ms > now_ms:
             return SweepResult()
-        leases = live_leases(tools.database, uuid, now_ms)
+        leases = [
+            lease
+            for lease in live_leases(tools.database, uuid, now_ms)
+            # The plans of a table end when it is dropped.
+            if not lease.lease_id.startswith(PLAN_LEASE_PREFIX)
+        ]
         if leases or any(intent.is_live(now_ms) for intent in intents):
             return SweepResult(problems=("a reader or a writer still uses the purged table",))
     return _PurgedSweep(tools, row, intents, dry_run, watch).run()

@@ -15,6 +15,7 @@ from frazil.housekeeping.server_operations import (
     ServerTools,
 )
 from frazil.housekeeping.sweep import sweep_table
+from frazil.housekeeping.sweeper import Sweeper
 from frazil.housekeeping.table_health import HealthReports
 from frazil.store.object_store import Store
 from frazil.wire.errors import BadRequest
@@ -38,6 +39,7 @@ class Housekeeping:
         self.health = HealthReports(database, catalog, self.jobs)
         tools = ServerTools(database, store, catalog)
         self.runner = JobRunner(self.jobs, tools, operations)
+        self.sweeper = Sweeper(tools)
         catalog.sweep = partial(sweep_table, tools)
 
     def check_available(self, operation: str) -> None:
@@ -47,6 +49,8 @@ class Housekeeping:
 
     def start(self) -> None:
         self.runner.start()
+        self.sweeper.start()
 
     def close(self) -> None:
         self.runner.close()
+        self.sweeper.close()
