@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
@@ -43,6 +44,8 @@ logger = logging.getLogger("frazil.commit")
 _ROUNDS: Final = 5
 """How often a cluster is rewritten because other commits have replaced its manifests."""
 _WRITERS: Final = 4
+_MAX_REMOVED: Final = 10_000
+"""The most dangling deletes that one commit removes, because the table's queue waits for it."""
 
 Submit: TypeAlias = Callable[[Replace], Answer]
 """Commits an update through the table's queue."""
@@ -194,9 +197,9 @@ def remove_dangling(head: BranchHead, submit: Submit, dry_run: bool) -> RemovedD
         removed_bytes_count=dangling.size_in_bytes,
         dry_run=dry_run,
     )
-    if dangling.files and not dry_run:
-        try:
-            submit(DanglingRemoval(branch=head.branch, dangling=dangling))
-        except NothingDangling:
-            return RemovedDanglingDeletes()
+    if dry_run:
+        return found
+    for some in dangling.split(_MAX_REMOVED):
+        with suppress(NothingDangling):
+            submit(DanglingRemoval(branch=head.branch, dangling=some))
     return found

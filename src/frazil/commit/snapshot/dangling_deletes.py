@@ -16,7 +16,7 @@ no others.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -50,6 +50,12 @@ class DanglingDeletes:
     seen: frozenset[tuple[str, int]]
     """The data manifests that have no file to which one of them applies."""
     size_in_bytes: int = 0
+
+    def split(self, size: int) -> Iterator[DanglingDeletes]:
+        """Yield parts of at most so many files."""
+        files = sorted(self.files, key=repr)
+        for start in range(0, len(files), size):
+            yield replace(self, files=frozenset(files[start : start + size]))
 
     def rows(
         self, metadata: TableMetadata, head: Head, reader: ManifestReader
