@@ -22,6 +22,8 @@ from frazil.rest.prometheus import metrics_text
 from frazil.server.assembly import open_app
 from frazil.server.uvicorn_server import KEEP_ALIVE_S
 from frazil.settings import Settings
+from frazil.wire.identifiers import Identifier
+from frazil.wire.job_messages import StartJobRequest
 from scripts.java import ROOT
 from tests.client.conftest import BY_DAY, SCHEMA, declared
 from tests.support.readme import Block, Reader, read_blocks
@@ -49,6 +51,10 @@ def metrics(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str
     settings = Settings(database=f"sqlite:///{folder}/frazil.db", warehouse=str(folder / "w"))
     with open_app(settings, {}) as app:
         app.request_counts.add("getConfig", 503, 0.1)
+        app.housekeeping.runner.outcomes["expire_snapshots", "failed"] = 1
+        app.housekeeping.jobs.start(
+            Identifier(("shop",), "orders"), "uuid", StartJobRequest("rewrite_data_files"), "me"
+        )
         text, _ = metrics_text(app, "")
     known: dict[str, list[dict[str, str]]] = {}
     for family in families(text.decode()):

@@ -77,7 +77,7 @@ class JobRunner:
         self._wake = threading.Event()
         self._running: dict[str, _Running] = {}
         self._lock = threading.Lock()
-        self.outcomes: dict[tuple[str, str], int] = {}
+        self.outcomes: dict[tuple[str, ...], int] = {}
         """How many jobs this process has ended, by operation and state."""
         self._threads = [
             threading.Thread(target=self._work, name=f"frazil-job-{number}", daemon=True)

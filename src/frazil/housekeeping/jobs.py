@@ -225,7 +225,7 @@ class Jobs:
 
         self._database.run_rows(work)
 
-    def open_counts(self) -> dict[tuple[str, str], int]:
+    def open_counts(self) -> dict[tuple[str, ...], int]:
         """Return how many jobs wait and run, by operation and state."""
         rows = self._database.fetch("open_job_counts", {})
         return {(operation, state): number for operation, state, number in rows}

@@ -19,6 +19,7 @@ from frazil.housekeeping.sweeper import Sweeper
 from frazil.housekeeping.table_health import HealthReports
 from frazil.store.object_store import Store
 from frazil.wire.errors import BadRequest
+from frazil.wire.table_health import QuarantineHealth
 
 
 class Housekeeping:
@@ -46,6 +47,12 @@ class Housekeeping:
         """Raise BadRequest if this server cannot run the operation."""
         if operation not in self.operations:
             raise BadRequest(f"operation: this server does not run {operation}")
+
+    def quarantine(self) -> QuarantineHealth:
+        """Return what waits for deletion in the whole catalog."""
+        files, size_bytes = self.database.fetch("doomed_totals", {})[0]
+        snapshots = self.database.fetch("expired_totals", {})[0][0]
+        return QuarantineHealth(snapshot_count=snapshots, file_count=files, size_bytes=size_bytes)
 
     def start(self) -> None:
         self.runner.start()

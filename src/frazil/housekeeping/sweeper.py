@@ -26,6 +26,8 @@ class Sweeper:
     def __init__(self, tools: ServerTools, every_s: float = SWEEP_EVERY_S) -> None:
         self._tools = tools
         self._every_s = every_s
+        self.deleted_files = 0
+        """How many files this process has deleted."""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="frazil-sweeper", daemon=True)
 
@@ -58,5 +60,6 @@ class Sweeper:
             # The rows are still there, so the next sweep tries again.
             _log.warning("the sweep of table %s failed: %s", uuid, error)
             return
+        self.deleted_files += swept.deleted.total
         if swept.deleted.total:
             _log.info("deleted %d files of table %s", swept.deleted.total, uuid)

@@ -22,10 +22,12 @@ from prometheus_client.metrics_core import (
 )
 from prometheus_client.registry import Collector
 
+from frazil.db.base import DatabaseUnavailable
 from frazil.version import __version__
 
 if TYPE_CHECKING:
     from frazil.commit.pipeline.commit_metrics import CommitCounts
+    from frazil.housekeeping.services import Housekeeping
     from frazil.plan.plan_metrics import PlanCounts
     from frazil.plan.scan_walk import Counts
     from frazil.read.counters import CacheCounts, HistogramCounts
@@ -57,6 +59,8 @@ class _FrazilCollector(Collector):
         yield from _plan_metrics(self._app.planner.metrics.read())
         yield from _http_metrics(self._app)
         yield from _commit_metrics(self._app.catalog.commit_counts())
+        if self._app.has_housekeeping:
+            yield from _housekeeping_metrics(self._app.housekeeping)
         yield from _process_metrics(self._app.settings.local_files)
         expiry_s = self._app.certificate_expiry()
         yield _gauge(
@@ -221,6 +225,42 @@ def _commit_metrics(counts: CommitCounts) -> Iterator[Metric]:
         {(phase,): seconds for phase, seconds in counts.phase_seconds.items()},
         ("phase",),
     )
+
+
+def _housekeeping_metrics(housekeeping: Housekeeping) -> Iterator[Metric]:
+    outcomes: Values = {**housekeeping.runner.outcomes}
+    yield _counter(
+        "frazil_jobs",
+        "Jobs of maintenance that this server has ended",
+        outcomes,
+        ("operation", "outcome"),
+    )
+    yield _counter(
+        "frazil_swept_files",
+        "Files that the regular sweeps of this server have deleted",
+        {(): housekeeping.sweeper.deleted_files},
+    )
+    # These come from the database, so all servers of a catalog show the same. A database that is
+    # away must not hide the other metrics.
+    with suppress(DatabaseUnavailable):
+        open_jobs: Values = {**housekeeping.jobs.open_counts()}
+        quarantine = housekeeping.quarantine()
+        yield _gauge("frazil_jobs_open", "Jobs that wait or run", open_jobs, ("operation", "state"))
+        yield _gauge(
+            "frazil_quarantine_snapshots",
+            "Expired snapshots that can be brought back",
+            {(): quarantine.snapshot_count},
+        )
+        yield _gauge(
+            "frazil_quarantine_files",
+            "Files that are recorded for deletion",
+            {(): quarantine.file_count},
+        )
+        yield _gauge(
+            "frazil_quarantine_bytes",
+            "Their bytes, as far as the sizes are known",
+            {(): quarantine.size_bytes},
+        )
 
 
 def _process_metrics(local_files: Mapping[str, str]) -> Iterator[Metric]:

@@ -201,6 +201,10 @@ class RestApp:
         self._planning_threads = ThreadPoolExecutor(settings.planning_threads, "frazil-plans")
 
     @property
+    def has_housekeeping(self) -> bool:
+        return self._housekeeping is not None
+
+    @property
     def housekeeping(self) -> Housekeeping:
         """Return the services of the routes below `/frazil/v1/`."""
         if self._housekeeping is None:

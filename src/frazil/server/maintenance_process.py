@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -148,10 +148,9 @@ class MaintenanceProcess:
 
 def _end(child: subprocess.Popen[bytes]) -> None:
     assert child.stdin is not None
-    try:
+    # The child may have ended before it read everything.
+    with suppress(BrokenPipeError):
         child.stdin.close()
-    except BrokenPipeError:
-        pass  # The child has ended before it read everything.
     try:
         child.wait(_END_S)
     except subprocess.TimeoutExpired:

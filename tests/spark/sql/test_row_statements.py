@@ -380,9 +380,40 @@ def test_a_misspelled_metadata_table_is_answered_with_the_nearest(
 
 
 def test_a_procedure_of_icebergs_runtime_is_named_with_its_call(shop: Session) -> None:
-    message = _message(shop, "CALL system.expire_snapshots('t')")
-    assert "no procedure expire_snapshots; it has cherrypick_snapshot, " in message
+    message = _message(shop, "CALL system.ancestors_of('t')")
+    assert "no procedure ancestors_of; it has cherrypick_snapshot, " in message
     assert 'spark.sql("CALL frazil.system.…")' in message
+
+
+def test_jobs_of_the_server_are_procedures_and_leave_a_record(
+    shop: Session, namespace: str
+) -> None:
+    name = f"{namespace}.expired"
+    shop.sql(f"CREATE TABLE {name} (id BIGINT)")
+    for id in range(3):
+        shop.sql(f"INSERT INTO {name} VALUES ({id})")
+    call = f"CALL system.expire_snapshots('{name}', TIMESTAMP '2100-01-01 00:00:00', 1)"
+    (row,) = shop.sql(call).collect()
+    assert row.asDict().keys() == {
+        "deleted_data_files_count",
+        "deleted_position_delete_files_count",
+        "deleted_equality_delete_files_count",
+        "deleted_manifest_files_count",
+        "deleted_manifest_lists_count",
+        "deleted_statistics_files_count",
+    }
+    assert shop.sql(f"SELECT * FROM {name}.snapshots").count() == 1
+    orphans = f"CALL system.remove_orphan_files(table => '{name}', dry_run => true)"
+    assert shop.sql(orphans).columns == ["orphan_file_location"]
+    recent = f"CALL system.remove_orphan_files('{name}', current_timestamp())"
+    assert "older_than: files of the last 24 hours" in _message(shop, recent)
+    runs = shop.sql(
+        f"SELECT operation, state, dry_run FROM {name}.maintenance_runs ORDER BY created_at"
+    ).collect()
+    assert [tuple(run) for run in runs] == [
+        ("expire_snapshots", "succeeded", False),
+        ("remove_orphan_files", "succeeded", True),
+    ]
 
 
 def test_delete_files_are_rewritten_by_procedures(shop: Session, namespace: str) -> None:

@@ -35,6 +35,7 @@ def register(group: typer.Typer) -> None:
             "delete-unreachable-files": delete_unreachable_files,
             "rewrite-manifests": rewrite_manifests,
             "remove-dangling-deletes": remove_dangling_deletes,
+            "undo": undo,
         },
         dry_run="Print what would be done, and change nothing.",
     )

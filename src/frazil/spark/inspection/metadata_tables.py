@@ -8,6 +8,7 @@ snapshot that was chosen before.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final
 
 import msgspec
@@ -38,6 +39,7 @@ from frazil.wire.scan_planning import PlannedDeleteFile
 _POSITION_DELETES: Final = 1
 _VECTORS_MIN_VERSION: Final = 3
 _MAX_TASKS: Final = 64
+_MAX_RUNS: Final = 10_000
 
 
 def metadata_frame(
@@ -156,6 +158,37 @@ def _metadata_log(table: Table) -> pa.Table:
     )
 
 
+def _maintenance_runs(table: Table) -> pa.Table:
+    """Return the last jobs of maintenance, newest first. Iceberg has no such table."""
+    return _table(
+        "created_at timestamp!, job_id string!, operation string!, state string!, "
+        "started_by string!, principal string!, dry_run boolean!, attempts int!, options texts, "
+        "started_at timestamp, finished_at timestamp, result string, error string",
+        (
+            (
+                job.created_at_ms * 1000,
+                job.job_id,
+                job.operation,
+                job.state.value,
+                job.started_by,
+                job.principal,
+                job.dry_run,
+                job.attempts,
+                list(job.options.items()),
+                _micros(job.started_at_ms),
+                _micros(job.finished_at_ms),
+                None if job.result is None else msgspec.json.encode(job.result).decode(),
+                None if job.error is None else job.error.message,
+            )
+            for job in islice(table.jobs.list(table.identifier), _MAX_RUNS)
+        ),
+    )
+
+
+def _micros(time_ms: int | None) -> int | None:
+    return None if time_ms is None else time_ms * 1000
+
+
 def _table(text: str, rows: Iterable[Sequence[Any]]) -> pa.Table:
     """Return rows with the columns of the text (see `columns`)."""
     fields = columns(text)
@@ -260,6 +293,7 @@ _OF_METADATA: Final[Mapping[str, Callable[[Table], pa.Table]]] = {
     "history": _history,
     "refs": _refs,
     "metadata_log_entries": _metadata_log,
+    "maintenance_runs": _maintenance_runs,
 }
 _OF_MANIFESTS: Final[Mapping[str, Callable[[FileTables, Sequence[ListedFile]], pa.Table]]] = {
     "files": FileTables.files,

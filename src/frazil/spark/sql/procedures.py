@@ -18,7 +18,7 @@ from frazil.maintenance.position_delete_rewrite import rewrite_position_delete_f
 from frazil.maintenance.server_jobs import rewrite_manifests
 from frazil.spark.maintenance.table_rewrite import rewrite_data_files
 from frazil.spark.parse.parsed_statements import CallStatement
-from frazil.spark.sql import result_frames
+from frazil.spark.sql import maintenance_procedures, result_frames
 from frazil.spark.sql.statement_tables import milliseconds_of
 from frazil.spark.sql.table_names import SqlSession, identifier_of, name_of
 from frazil.wire.errors import BadRequest, NotFound
@@ -38,7 +38,7 @@ class Procedure:
     parameters: Mapping[str, str]
     """Types by name, in the order of positional arguments."""
     result_schema: str
-    run: Callable[..., Row]
+    run: Callable[..., Row | list[Row]]
     optional: frozenset[str] = frozenset()
 
 
@@ -49,13 +49,13 @@ def call(session: SqlSession, statement: CallStatement) -> DataFrame:
         known = ", ".join(sorted(PROCEDURES))
         raise BadRequest(
             f"session.sql has no procedure {statement.procedure}; it has {known}. Spark with "
-            "Iceberg's runtime has Iceberg's others, such as expire_snapshots: "
+            "Iceberg's runtime has Iceberg's others, such as ancestors_of: "
             f'spark.sql("CALL {session.catalog_name}.system.…")'
         )
     arguments = _arguments(session, statement, procedure)
-    return result_frames.literal_rows(
-        session, procedure.result_schema, [procedure.run(session, **arguments)]
-    )
+    found = procedure.run(session, **arguments)
+    rows = found if isinstance(found, list) else [found]
+    return result_frames.literal_rows(session, procedure.result_schema, rows)
 
 
 def _arguments(
@@ -256,6 +256,13 @@ def _rewrite_manifests(
     return result.rewritten_manifests_count, result.added_manifests_count
 
 
+def _job(
+    parameters: Mapping[str, str], result_schema: str, run: Callable[..., Row | list[Row]]
+) -> Procedure:
+    """Return a procedure that is a job of the server; only the table must be named."""
+    return Procedure(parameters, result_schema, run, frozenset(parameters) - {"table"})
+
+
 PROCEDURES: Final[Mapping[str, Procedure]] = {
     "rewrite_manifests": Procedure(
         {
@@ -268,6 +275,26 @@ PROCEDURES: Final[Mapping[str, Procedure]] = {
         "rewritten_manifests_count int, added_manifests_count int",
         _rewrite_manifests,
         optional=frozenset({"use_caching", "spec_id", "sort_by", "branch"}),
+    ),
+    "expire_snapshots": _job(
+        maintenance_procedures.EXPIRE_PARAMETERS,
+        maintenance_procedures.EXPIRE_RESULT,
+        maintenance_procedures.expire_snapshots,
+    ),
+    "remove_orphan_files": _job(
+        maintenance_procedures.ORPHAN_PARAMETERS,
+        "orphan_file_location string",
+        maintenance_procedures.remove_orphan_files,
+    ),
+    "remove_dangling_deletes": _job(
+        {"table": "string"},
+        "removed_delete_files_count bigint, removed_bytes_count bigint",
+        maintenance_procedures.remove_dangling_deletes,
+    ),
+    "undo": _job(
+        {"table": "string", "snapshot_id": "bigint", "tag": "string"},
+        "snapshot_id bigint, tag string",
+        maintenance_procedures.undo,
     ),
     "convert_equality_deletes": Procedure(
         {"table": "string", "where": "string", "branch": "string"},
