@@ -202,6 +202,24 @@ def test_partitions_and_tables_are_overwritten(core: Session, namespace: str) ->
     assert rows(table) == second
 
 
+@pytest.mark.parametrize("sort_order", [None, "item DESC"])
+def test_files_are_rewritten(core: Session, namespace: str, sort_order: str | None) -> None:
+    table = orders(core, namespace, "merge-on-read")
+    table.append(core.spark.createDataFrame([(12, date(2026, 5, 1), "item 12", 0)], ORDERS))
+    table.delete("id = 3")
+    before = rows(table, metadata_columns=["_row_id"])
+    options = {"frazil.engine": "spark", "rewrite-all": "true", "target-file-size-bytes": "2000"}
+    result = core.rewrite_data_files(
+        str(table.identifier),
+        sort_order=sort_order,
+        options={**options, "max-file-size-bytes": "3000"},
+    )
+    assert result.engine == "spark"
+    assert result.rewritten_data_files_count == 4
+    assert rows(table, metadata_columns=["_row_id"]) == before
+    assert delete_files(table) == 0
+
+
 def test_statements(core: Session, namespace: str, client: Client) -> None:
     name = f"{namespace}.t"
     core.sql(f"CREATE TABLE {name} (id BIGINT, n INT) TBLPROPERTIES ('format-version' = '3')")

@@ -302,7 +302,7 @@ def test_an_interrupt_before_the_commit_leaves_nothing(
 
 
 def is_commit(method: str, path: str) -> bool:
-    return method == "POST" and not path.endswith("/plan")
+    return method == "POST" and not path.endswith(("/plan", "/intents", "/leases"))
 
 
 def test_a_lost_answer_is_no_second_change(

@@ -23,7 +23,7 @@ from frazil.maintenance.rewrite_engine import GroupWork, WrittenRows
 from frazil.spark.maintenance.group_shares import shares_of
 from frazil.spark.maintenance.spark_engine import SparkEngine
 from frazil.spark.session import Session
-from frazil.wire.errors import BadRequest
+from frazil.wire.errors import BadRequest, FrazilError
 from frazil.wire.filter_builders import col
 from frazil.wire.scan_planning import PlannedDataFile
 
@@ -251,6 +251,20 @@ def test_changes_that_land_on_a_group(
     )
     assert result.failed_data_files_count == 0
     assert by_stock.notes(table) == everything(0, 51, *range(60, 80)) | {90: "new"}
+
+
+@pytest.mark.parametrize("version", [3])
+@pytest.mark.parametrize("sort_order", [None, "id"])
+def test_a_file_that_cannot_be_read_fails_its_group(
+    client: Client, session: Session, table: Table, sort_order: str | None
+) -> None:
+    lost = Path(urlsplit(data_files(client, table)[2].file_path).path)
+    lost.unlink()
+    before = set(files_below(table))
+    with pytest.raises(FrazilError, match=f"a job of Spark failed: .*{lost.name}"):
+        rewrite_beside(session, table, sort_order=sort_order)
+    assert set(files_below(table)) == before
+    assert client.load_table(table.identifier).head() == table.head()
 
 
 # --- engines --------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from frazil.spark.core.read_leases import TTL_S, ReadLeases
 def leased(client: Client, name: str) -> list[int]:
     """Return the snapshots that Spark leases."""
     leases = client.leases.list(name)
-    return sorted(lease.snapshot_id for lease in leases if ", Spark " in lease.holder)
+    return sorted(lease.snapshot_id for lease in leases if lease.holder.startswith("Spark "))
 
 
 def test_a_frame_leases_its_snapshot_until_the_session_ends(
@@ -30,7 +30,7 @@ def test_a_frame_leases_its_snapshot_until_the_session_ends(
     with connect(spark, server_url, reader="jar") as session:
         frame = session.table(name).scan()
         assert leased(client, name) == heads
-        (lease,) = (each for each in client.leases.list(name) if ", Spark " in each.holder)
+        (lease,) = (each for each in client.leases.list(name) if each.holder.startswith("Spark "))
         left_ms = lease.expires_at_ms - time.time() * 1000
         assert left_ms == pytest.approx(TTL_S * 1000, rel=0.1)
         session.table(name).scan("id > 0").count()

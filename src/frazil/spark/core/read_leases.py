@@ -27,6 +27,7 @@ TTL_S: Final = 24 * 3600.0
 _RENEWED_S: Final = TTL_S / 2
 """A lease that ends earlier than that is renewed by the next scan, or by a running job."""
 _CHECK_S: Final = 3600.0
+_HOLDER_LENGTH: Final = 200
 
 
 @dataclass(slots=True)
@@ -55,7 +56,7 @@ class ReadLeases:
                 return
         try:
             application = spark.conf.get("spark.app.id", "")
-            holder = f"{this_process()}, Spark {application}"
+            holder = f"Spark {application}, {this_process()}"[:_HOLDER_LENGTH]
             taken = calls.take(table.identifier, snapshot_id, ttl_s=TTL_S, holder=holder)
         except FrazilError as error:
             _LOGGER.warning(

@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 import pyarrow as pa
+from pyspark.errors import PySparkException
 
 from frazil.client.rows.write_folders import WriteFolder
 from frazil.datafiles.footers.files_from_parquet import DataFile
@@ -25,6 +26,7 @@ from frazil.spark.maintenance.group_shares import encoded_shares
 from frazil.spark.maintenance.moved_rows import packed_rows
 from frazil.spark.maintenance.sorted_rewrite import sorted_rewrite
 from frazil.spark.writing.write_commit import stopped_by_failure
+from frazil.wire.errors import FrazilError
 
 NAME: Final = "spark"
 
@@ -42,10 +44,19 @@ class SparkEngine:
     def rewrite(self, work: GroupWork, folder: WriteFolder) -> WrittenRows:
         """Write the live rows of a group into files below the folder."""
         group = _group_files(work, folder)
-        with translated(), stopped_by_failure(self.context.spark, folder):
-            if work.order is None and work.group.is_one_partition:
-                return _packed(self.context, work, group)
-            return sorted_rewrite(self.context, work, group)
+        try:
+            with translated(), stopped_by_failure(self.context.spark, folder):
+                if work.order is None and work.group.is_one_partition:
+                    return _packed(self.context, work, group)
+                return sorted_rewrite(self.context, work, group)
+        except PySparkException as error:
+            # Other groups may be rewritten all the same.
+            raise FrazilError(f"a job of Spark failed: {_last_line(str(error))}") from error
+
+
+def _last_line(text: str) -> str:
+    """Return the error of a task without the stacks of Python and the JVM."""
+    return text.partition("JVM stacktrace:")[0].strip().rpartition("\n")[2]
 
 
 def _group_files(work: GroupWork, folder: WriteFolder) -> GroupFiles:

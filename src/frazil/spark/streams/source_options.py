@@ -89,7 +89,11 @@ class SourceOptions:
 
     def load(self) -> Table:
         """Load the table as it is now."""
-        return _client(self.uri, tuple(sorted(self.properties.items()))).load_table(self.table)
+        return self.client.load_table(self.table)
+
+    @property
+    def client(self) -> Client:
+        return _client(self.uri, tuple(sorted(self.properties.items())))
 
     def storage(self, config: Mapping[str, str]) -> Storage:
         return storage_of(self.properties, config)

@@ -10,6 +10,7 @@ missing, since Spark does not try to commit without it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import uuid4
@@ -27,6 +28,7 @@ from frazil.datafiles.portable_table import PortableTable
 from frazil.datafiles.reading.file_storage import Storage
 from frazil.datafiles.writing.row_partitions import Partitioner
 from frazil.datafiles.writing.write_properties import file_options
+from frazil.spark.core.context import LOGGER
 from frazil.spark.core.write_audit import AUDIT_SETTINGS, audit_by
 from frazil.spark.executor.file_tasks import Conform, FileWriting
 from frazil.spark.executor.worker_tasks import task_settings
@@ -34,13 +36,15 @@ from frazil.spark.schema.frame_fitting import conform
 from frazil.spark.streams.source_options import SourceOptions
 from frazil.spark.streams.stream_ids import StreamId, is_committed, stream_id
 from frazil.spark.writing.write_commit import Write, WriteFolder, committing, data_location
-from frazil.wire.errors import BadRequest, UnsupportedOperation
+from frazil.wire.errors import BadRequest, FrazilError, UnsupportedOperation
 from frazil.wire.expressions import AlwaysTrue
 from frazil.wire.file_actions import MAIN
 
 _QUERY: Final = "sql.streaming.queryId"
 _EPOCH: Final = "streaming.sql.batchId"
 """Local properties of a task's context that Spark sets for streams."""
+
+_INTENT_TTL_S: Final = 7 * 24 * 3600.0
 
 Messages = Sequence[WriterCommitMessage | None]
 StreamWriterBase: Any = getattr(source, "DataSourceStreamArrowWriter", object)
@@ -144,6 +148,22 @@ class _Writing:
 
 
 class TableWriter(_Writing, DataSourceArrowWriter):
+    """Writes one frame into a folder that it has declared to the catalog."""
+
+    def __init__(self, options: SourceOptions, schema: SparkStruct, overwrite: bool) -> None:
+        super().__init__(options, schema, overwrite)
+        table = options.load()
+        self._table = table.identifier
+        self._intent_id: str | None = None
+        try:
+            # No process lives long enough to renew it.
+            declared = options.client.intents.declare(
+                table.identifier, self._folder, ttl_s=_INTENT_TTL_S
+            )
+            self._intent_id = declared.intent_id
+        except FrazilError as error:
+            LOGGER.warning("%s is not declared: %s", self._folder, error.message)
+
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         settings = task_settings(*AUDIT_SETTINGS)
         return Written(self._task.write(iterator, self._folder), self._folder, settings)
@@ -152,8 +172,11 @@ class TableWriter(_Writing, DataSourceArrowWriter):
         def submit(files: Sequence[DataFile]) -> Commit:
             return self._submit(files, settings_of(messages))
 
-        with committing(WriteFolder(self._folder, self._task.storage)) as write:
-            commit = committed(write, messages, submit)
+        try:
+            with committing(WriteFolder(self._folder, self._task.storage)) as write:
+                commit = committed(write, messages, submit)
+        finally:
+            self._end_intent(is_clean=write.is_clean)
         if commit is None and self._overwrite and self._options.overwrite_mode == "static":
             # An overwrite deletes rows even if it writes none.
             submit(())
@@ -161,6 +184,15 @@ class TableWriter(_Writing, DataSourceArrowWriter):
     def abort(self, messages: Messages) -> None:
         if any(message is None for message in messages):
             self._task.storage.delete_folder(self._folder)
+            # A task may still run, and leave a file.
+            self._end_intent(is_clean=False)
+
+    def _end_intent(self, *, is_clean: bool) -> None:
+        if self._intent_id is not None:
+            with suppress(FrazilError):  # It ends by itself if the catalog is away.
+                self._options.client.intents.end(
+                    self._table, self._intent_id, clean=is_clean, waits=False
+                )
 
     def _submit(self, files: Sequence[DataFile], settings: Mapping[str, str]) -> Commit:
         options = self._options

@@ -32,9 +32,13 @@ def new_folder(context: Context, table: FileTable) -> WriteFolder:
 
 @contextmanager
 def writing(context: Context, table: Table) -> Iterator[Write]:
-    """Start a write with jobs of Spark, which are stopped if the block fails."""
+    """Start a write with jobs of Spark, which are stopped if the block fails.
+
+    The catalog knows its folder, unless the table does not exist yet.
+    """
+    declare = None if table.is_staged else table.intent
     with (
-        committing(new_folder(context, table)) as write,
+        committing(new_folder(context, table), declare) as write,
         stopped_by_failure(context.spark, write.folder, lambda: write.is_unsent),
     ):
         yield write
