@@ -11,7 +11,7 @@ from frazil.db.housekeeping_rows import expired_snapshots
 from frazil.housekeeping.expiration_plan import ExpireOptions, plan_expiry
 from frazil.wire.errors import BadRequest, ValidationError
 from tests.commit.finegrained.world import World
-from tests.housekeeping.tables_on_disk import EVERYTHING, HOUR_MS, TableOnDisk, new_table
+from tests.housekeeping.tables_on_disk import EVERYTHING, HOUR_MS, NAMESPACE, TableOnDisk, new_table
 
 QUARANTINE = {"frazil.gc.quarantine-ms": str(HOUR_MS)}
 
@@ -63,6 +63,18 @@ def test_a_snapshot_that_is_added_and_removed_in_one_request_is_recorded(
         {"action": "remove-snapshots", "snapshot-ids": [7]},
     )
     assert shop.expired_ids() == [7]
+
+
+def test_snapshots_that_a_registered_older_file_does_not_have_are_recorded(
+    shop: TableOnDisk,
+) -> None:
+    shop.append("a")
+    older = shop.table.metadata_location
+    second = shop.append("b")
+    body = {"name": shop.table.name, "metadata-location": older, "overwrite": True}
+    answer = shop.world("POST", f"/v1/namespaces/{NAMESPACE}/register", body)
+    assert answer.status == 200, answer.body
+    assert shop.expired_ids() == [second]
 
 
 def test_a_dry_run_changes_nothing_and_counts(shop: TableOnDisk) -> None:

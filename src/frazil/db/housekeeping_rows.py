@@ -123,12 +123,21 @@ class RowsMoved(Exception):
 
 
 def apply_housekeeping(sql: Statements, changes: Sequence[HousekeepingChange]) -> None:
-    """Apply the changes in their order. Raises RowsMoved, or ValidationError for a path."""
+    """Apply the changes. Raises RowsMoved, or ValidationError for a path."""
     if not changes:
         return
-    timed = any(not isinstance(change, _WITHOUT_TIME) for change in changes)
-    now_ms = database_now_ms(sql) if timed else 0
+    usual = (CheckAddedPaths, RetireMetadata)
+    others = [change for change in changes if not isinstance(change, usual)]
+    doomed: dict[str, Row] = {}
     for change in changes:
+        if isinstance(change, RetireMetadata):
+            doomed[change.uuid] = _retire_metadata(sql, change)
+    for change in changes:
+        if isinstance(change, CheckAddedPaths):
+            _check_added_paths(sql, change, doomed.get(change.uuid))
+    # Usual commits do not ask for the time.
+    now_ms = database_now_ms(sql) if others else 0
+    for change in others:
         _APPLY[type(change)](sql, change, now_ms)
 
 
@@ -166,9 +175,13 @@ def _record_definitions(sql: Statements, change: RecordDefinitions, now_ms: int)
     )
 
 
-def _retire_metadata(sql: Statements, change: RetireMetadata, now_ms: int) -> None:
-    for path in change.paths:
-        sql.execute("insert_retired_metadata", {"uuid": change.uuid, "path": path})
+def _retire_metadata(sql: Statements, change: RetireMetadata) -> Row:
+    """Record the files, and return the answer of `has_doomed_files`, which saves a round trip."""
+    rows = [
+        sql.fetch("insert_retired_metadata", {"uuid": change.uuid, "path": path})[0]
+        for path in change.paths
+    ]
+    return rows[-1]
 
 
 def _record_purge(sql: Statements, change: RecordPurge, now_ms: int) -> None:
@@ -186,8 +199,10 @@ def _record_purge(sql: Statements, change: RecordPurge, now_ms: int) -> None:
     )
 
 
-def _check_added_paths(sql: Statements, change: CheckAddedPaths, now_ms: int) -> None:
-    has_files, has_swept = sql.fetch("has_doomed_files", {"uuid": change.uuid})[0]
+def _check_added_paths(sql: Statements, change: CheckAddedPaths, doomed: Row | None) -> None:
+    if doomed is None:
+        doomed = sql.fetch("has_doomed_files", {"uuid": change.uuid})[0]
+    has_files, has_swept = doomed
     gone: list[str] = []
     if has_files:
         for keys in _in_lists(path_keys(change.paths)):
@@ -276,14 +291,10 @@ def _start_deletion(sql: Statements, change: StartDeletion, now_ms: int) -> None
         sql.execute_many("insert_doomed_file", rows)
 
 
-_WITHOUT_TIME: Final = (CheckAddedPaths, RetireMetadata)
-"""The changes of usual commits, which need no time."""
 _APPLY: Final[dict[type, Callable[[Statements, Any, int], None]]] = {
     RecordExpired: _record_expired,
     RecordDefinitions: _record_definitions,
-    RetireMetadata: _retire_metadata,
     RecordPurge: _record_purge,
-    CheckAddedPaths: _check_added_paths,
     CheckUnleased: _check_unleased,
     RestoreSnapshots: _restore_snapshots,
     RestorePurged: _restore_purged,

@@ -19,7 +19,7 @@ from frazil.format.avro.avro_codecs import compress, decompress
 from frazil.format.avro.avro_files import AvroLimits, open_avro, write_avro
 from frazil.format.avro.avro_schema import record_schema
 from frazil.format.avro.avro_types import UnreadableAvro, encode_long, read_long
-from frazil.format.manifest.manifest_entries import file_paths, only_added, read_manifest
+from frazil.format.manifest.manifest_entries import only_added, read_manifest
 from frazil.format.manifest.manifest_fields import ADDED
 from frazil.format.manifest.manifest_list import read_manifest_list
 from frazil.format.manifest.named_files import ManifestListReader, named_files
@@ -347,13 +347,9 @@ LIST = list_bytes([listed("m1", 1), listed("m2", 2, partitions=[])], 2, codec="n
 
 @given(st.integers(0, len(MANIFEST) - 1), st.binary(max_size=12))
 def test_a_damaged_manifest_is_refused_or_read_and_nothing_else(at: int, junk: bytes) -> None:
-    def paths(content: bytes) -> list[str]:
-        return list(file_paths(content, LIMITS))
-
     for damaged in (MANIFEST[:at], MANIFEST[:at] + junk + MANIFEST[at + len(junk) :]):
         for read in (
             read_manifest,
-            paths,
             lambda c: only_added(c, 1),
             lambda c: list(named_files(c)),
         ):

@@ -22,6 +22,7 @@ from frazil.commit.pipeline.catalog_answers import (
 from frazil.commit.pipeline.created_tables import TableCreation, metadata_of_create
 from frazil.commit.pipeline.idempotency import key_row
 from frazil.commit.pipeline.pending_requests import Attempt, Context, Operation
+from frazil.commit.pipeline.recorded_removals import recorded_replacement
 from frazil.commit.pipeline.relation_kinds import missing
 from frazil.commit.snapshot.commit_environment import now_ms
 from frazil.commit.snapshot.file_writer import NextFile, view_file
@@ -209,6 +210,7 @@ class Tables(_Relations):
         locations = self._locations.owned(metadata)
         changes: list[Change] = [CreateRelation(relation, locations)]
         forget_streams: tuple[tuple[str, str], ...] = ()
+        housekeeping: tuple[HousekeepingChange, ...] = ()
         events = [_pointer_event(context, relation, "register")]
         if existing is not None and existing.uuid == relation.uuid:
             moved_back = self._branches_moved_back(existing, metadata)
@@ -218,6 +220,8 @@ class Tables(_Relations):
             else:
                 changes = [SwapRelation(existing, relation, locations)]
                 forget_streams = tuple((relation.uuid, branch) for branch in sorted(moved_back))
+                before = self._cache.table(existing.metadata_location).metadata
+                housekeeping = recorded_replacement(before, metadata, relation.uuid)
         elif existing is not None:
             changes.insert(0, DropRelation(existing))
             # The table that had the name is gone. Its consumers need a drop event.
@@ -233,6 +237,7 @@ class Tables(_Relations):
             events,
             answer,
             forget_streams=forget_streams,
+            housekeeping=housekeeping,
         )
 
     def _branches_moved_back(

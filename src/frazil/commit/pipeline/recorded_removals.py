@@ -76,6 +76,14 @@ def recorded(
     yield from _off_the_log(base, new, uuid)
 
 
+def recorded_replacement(
+    before: TableMetadata, after: TableMetadata, uuid: str
+) -> tuple[HousekeepingChange, ...]:
+    """Return what is recorded when a table gets other metadata, which may be older."""
+    removed = _removed(before, after, after, uuid, ())
+    return (*removed, *_replaced_statistics(before, after, uuid))
+
+
 def _added(
     uuid: str, accepted: Sequence[AcceptedChange], written: Sequence[str]
 ) -> Iterator[CheckAddedPaths]:

@@ -96,6 +96,9 @@ SELECT namespace, name, metadata_location FROM relations
 WHERE uuid <> :uuid AND strpos(metadata_location, CAST(:path AS text)) > 0;
 
 -- name: insert_retired_metadata
--- Most commits do this, so it asks for the time by itself.
+-- Most commits do this, so it asks for the time by itself and answers `has_doomed_files` too.
 INSERT INTO retired_metadata (uuid, path, retired_ms)
-VALUES (:uuid, :path, CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint));
+VALUES (:uuid, :path, CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint))
+RETURNING
+    EXISTS (SELECT 1 FROM doomed_files WHERE uuid = :uuid),
+    EXISTS (SELECT 1 FROM intents WHERE uuid = :uuid AND state = 'swept');

@@ -87,6 +87,9 @@ SELECT namespace, name, metadata_location FROM relations
 WHERE uuid <> :uuid AND instr(metadata_location, :path) > 0;
 
 -- name: insert_retired_metadata
--- Most commits do this, so it asks for the time by itself.
+-- Most commits do this, so it asks for the time by itself and answers `has_doomed_files` too.
 INSERT INTO retired_metadata (uuid, path, retired_ms)
-VALUES (:uuid, :path, CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER));
+VALUES (:uuid, :path, CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER))
+RETURNING
+    EXISTS (SELECT 1 FROM doomed_files WHERE uuid = :uuid),
+    EXISTS (SELECT 1 FROM intents WHERE uuid = :uuid AND state = 'swept');

@@ -1,4 +1,4 @@
-"""Reads manifests entry by entry: for rebased appends of stock clients, and for purges.
+"""Reads manifests entry by entry, for rebased appends of stock clients.
 
 Entries are read without their metrics. Other code uses `manifest_columns`.
 """
@@ -12,7 +12,6 @@ from typing import Any
 from frazil.format.avro.avro_files import (
     MANIFEST_LIMITS,
     AvroFile,
-    AvroLimits,
     Projection,
     open_avro,
     write_avro,
@@ -95,19 +94,6 @@ def read_manifest(content: bytes) -> Manifest:
         partition_fields=_partition_fields(data_file),
         entries=tuple(_entry(values) for values, _ in file.records(projection.read)),
     )
-
-
-def file_paths(content: bytes, limits: AvroLimits) -> Iterator[str]:
-    """Return the path of every entry, whatever its status, one at a time."""
-    file = open_avro(content, limits)
-    record = file.schema.record
-    data_file = data_file_record(record)
-    path = required_field(data_file, FILE_PATH, String)
-    inner = Projection(data_file, [path])
-    projection = Projection(record, [(_data_file_field(record), inner)])
-    for values, _ in file.records(projection.read):
-        if values[0][0] is not None:
-            yield values[0][0]
 
 
 def inherited(manifest: Manifest, listed: ManifestFile) -> Iterator[ManifestEntry]:
