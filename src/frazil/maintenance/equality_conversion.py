@@ -4,8 +4,8 @@ Streaming upserts write the keys of old rows into files of equality deletes, and
 look each row up in them. The conversion finds these rows once and deletes them by position.
 
 A file of equality deletes may be removed only if its rows were looked for in every data file that
-it can apply to. So delete files and data files that are connected form a group, and each group is
-one commit. It requires that all of these data files are still there: if a compaction has replaced
+it can apply to. So delete files and data files that are connected form a group, and a commit has
+whole groups. It requires that all of these data files are still there: if a compaction has replaced
 one meanwhile, its rows are looked for in the new file.
 
 The snapshot is a `delete`, as if the rows were deleted now. Compactions do not look for new deletes
@@ -39,13 +39,14 @@ from frazil.datafiles.reading.scan_tasks import DeletedRows, ScanTask, task_of
 from frazil.maintenance.dangling_removal import remove_dangling_after
 from frazil.maintenance.data_file_rewrite import Progress
 from frazil.maintenance.leased_operation import leased
-from frazil.maintenance.planned_again import until_committed
-from frazil.wire.errors import FrazilError
+from frazil.maintenance.planned_again import FAILURES, packed, until_committed
 from frazil.wire.expressions import ALWAYS_TRUE
 from frazil.wire.file_actions import MAIN
 from frazil.wire.filter_builders import Filter, expression_of
 
 _LOGGER: Final = logging.getLogger("frazil.maintenance")
+_MAX_SIZE: Final = 5_000
+"""How many files a commit names, unless one group has more."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,16 +93,17 @@ def convert_equality_deletes(
             dry_run=True,
         )
     results: list[_Converted] = []
-    failed: list[tuple[_Group, FrazilError]] = []
-    for number, group in enumerate(groups, start=1):
+    failed: list[tuple[_Group, Exception]] = []
+    batches = [_joined(some) for some in packed(groups, _Group.size, _MAX_SIZE)]
+    for number, group in enumerate(batches, start=1):
         conversion = _Conversion(table, branch, properties or {}, group.deletes)
         try:
             results.append(conversion.run(snapshot_id, group))
-        except FrazilError as error:
+        except FAILURES as error:
             _LOGGER.warning("%d delete files were not converted: %s", len(group.deletes), error)
             failed.append((group, error))
         if progress is not None:
-            progress(number, len(groups))
+            progress(number, len(batches))
     if failed and not results:
         raise failed[0][1]
     return ConversionResult(
@@ -127,6 +129,17 @@ class _Group:
     @property
     def data_files(self) -> set[str]:
         return {task.file_path for task in self.tasks}
+
+    def size(self) -> int:
+        """Return how large its commit is: the number of files that it names, at most."""
+        return len(self.deletes) + 2 * len(self.tasks)
+
+
+def _joined(groups: Sequence[_Group]) -> _Group:
+    return _Group(
+        tuple(task for group in groups for task in group.tasks),
+        frozenset().union(*(group.deletes for group in groups)),
+    )
 
 
 def _tasks(table: Table, snapshot_id: int) -> Iterator[ScanTask]:

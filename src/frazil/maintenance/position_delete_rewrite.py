@@ -5,8 +5,9 @@ table's `write.delete.granularity` says. In version 3 they become deletion vecto
 sizes are: writers of version 3 add no position deletes any more.
 
 Only deletes of data files that are live and that the old files apply to are written. So rows that
-point at removed data files are dropped. A group is one commit, which requires that its old delete
-files are live. If another commit has replaced one, the group is planned again without it.
+point at removed data files are dropped. A commit has the groups of some partitions, and requires
+that their old delete files are live. If another commit has replaced one, the groups are planned
+again without it.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ from frazil.datafiles.writing.write_properties import positive_property
 from frazil.maintenance.dangling_removal import remove_dangling_after
 from frazil.maintenance.data_file_rewrite import Progress
 from frazil.maintenance.leased_operation import leased
-from frazil.maintenance.planned_again import until_committed
-from frazil.wire.errors import BadRequest, FrazilError
+from frazil.maintenance.planned_again import FAILURES, packed, until_committed
+from frazil.wire.errors import BadRequest
 from frazil.wire.expressions import ALWAYS_TRUE
 from frazil.wire.file_actions import MAIN
 from frazil.wire.filter_builders import Filter, expression_of
@@ -56,6 +57,8 @@ from frazil.wire.scan_planning import PlannedDeleteFile
 _LOGGER: Final = logging.getLogger("frazil.maintenance")
 _TARGET_SIZE: Final = "write.delete.target-file-size-bytes"
 _TARGET_SIZE_DEFAULT_BYTES: Final = 64 << 20
+_MAX_FILES: Final = 2_000
+"""The most old delete files of a commit, unless one group has more."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +102,9 @@ def rewrite_position_delete_files(
         plan = table.plan(expression_of(where), snapshot=snapshot_id, use_snapshot_schema=False)
         wanted = {task.data_file.file_path for task in plan.tasks}
         groups = [group for group in groups if not wanted.isdisjoint(group.data_files)]
-    groups = list(_limited(groups, chosen.max_files))
+    # A vector includes all position deletes of its file, so all of them must be removed.
+    whole = table.format_version >= VECTORS_MIN_FORMAT_VERSION
+    groups = list(_limited(groups, chosen.max_files, whole=whole))
     if dry_run:
         return DeleteRewriteResult(
             rewritten_delete_files_count=sum(len(group.files) for group in groups),
@@ -107,16 +112,18 @@ def rewrite_position_delete_files(
             dry_run=True,
         )
     done: list[_Rewritten] = []
-    failed: list[tuple[_Group, FrazilError]] = []
+    failed: list[tuple[int, Exception]] = []
     rewrite = _Rewrite(table, branch, properties or {}, chosen)
-    for number, group in enumerate(groups, start=1):
+    batches = list(packed(groups, lambda group: len(group.files), _MAX_FILES))
+    for number, batch in enumerate(batches, start=1):
         try:
-            done.append(rewrite.run(snapshot_id, group))
-        except FrazilError as error:
-            _LOGGER.warning("%d delete files were not rewritten: %s", len(group.files), error)
-            failed.append((group, error))
+            done.append(rewrite.run(snapshot_id, batch))
+        except FAILURES as error:
+            files = sum(len(group.files) for group in batch)
+            _LOGGER.warning("%d delete files were not rewritten: %s", files, error)
+            failed.append((files, error))
         if progress is not None:
-            progress(number, len(groups))
+            progress(number, len(batches))
     limit = chosen.max_failed_commits
     if failed and (not done or (limit is not None and len(failed) > limit)):
         raise failed[0][1]
@@ -125,7 +132,7 @@ def rewrite_position_delete_files(
         added_delete_files_count=sum(len(each.new) for each in done),
         rewritten_bytes_count=sum(file.file_size_in_bytes for each in done for file in each.old),
         added_bytes_count=sum(each.added_bytes for each in done),
-        failed_delete_files_count=sum(len(group.files) for group, _ in failed),
+        failed_delete_files_count=sum(files for files, _ in failed),
         removed_dangling_delete_files_count=remove_dangling_after(table, branch),
     )
 
@@ -208,49 +215,37 @@ def _position_files(task: ScanTask) -> Iterator[PlannedDeleteFile]:
 def _groups(
     table: Table, tasks: Sequence[ScanTask], options: DeleteRewriteOptions
 ) -> Iterator[_Group]:
-    by_partition: dict[tuple[int, str], dict[str, PlannedDeleteFile]] = {}
+    by_partition: dict[tuple[int, str], list[ScanTask]] = {}
     for task in tasks:
-        for file in _position_files(task):
-            key = file.spec_id, repr(file.partition)
-            by_partition.setdefault(key, {})[file.file_path] = file
+        key = task.data_file.spec_id, repr(task.data_file.partition)
+        by_partition.setdefault(key, []).append(task)
     found = []
-    for files in by_partition.values():
-        chosen = list(files.values())
+    for own in by_partition.values():
+        files = {file.file_path: file for task in own for file in _position_files(task)}
         if table.format_version >= VECTORS_MIN_FORMAT_VERSION:
-            found.append(_group_of(chosen, tasks))
+            found.append(_group_of(files.values(), own))
             continue
-        if not options.rewrite_all:
-            chosen = [file for file in chosen if _has_wrong_size(file, options)]
-        for packed in _packed(chosen, options.max_file_group_size):
-            group = _group_of(packed, tasks)
+        chosen = [
+            file for file in files.values() if options.rewrite_all or _has_wrong_size(file, options)
+        ]
+        for some in packed(
+            chosen, lambda file: file.file_size_in_bytes, options.max_file_group_size
+        ):
+            group = _group_of(some, own)
             if options.rewrite_all or _pays(table, group, options):
                 found.append(group)
     yield from _in_order(found, options.job_order)
 
 
-def _group_of(files: Sequence[PlannedDeleteFile], tasks: Iterable[ScanTask]) -> _Group:
+def _group_of(files: Iterable[PlannedDeleteFile], tasks: Iterable[ScanTask]) -> _Group:
+    files = tuple(files)
     paths = {file.file_path for file in files}
     own = (task for task in tasks if any(file.file_path in paths for file in _position_files(task)))
-    return _Group(tuple(files), tuple(own))
+    return _Group(files, tuple(own))
 
 
 def _has_wrong_size(file: PlannedDeleteFile, options: DeleteRewriteOptions) -> bool:
     return not options.min_file_size <= file.file_size_in_bytes <= options.max_file_size
-
-
-def _packed(
-    files: Sequence[PlannedDeleteFile], max_bytes: int
-) -> Iterator[list[PlannedDeleteFile]]:
-    packed: list[PlannedDeleteFile] = []
-    size = 0
-    for file in files:
-        if packed and size + file.file_size_in_bytes > max_bytes:
-            yield packed
-            packed, size = [], 0
-        packed.append(file)
-        size += file.file_size_in_bytes
-    if packed:
-        yield packed
 
 
 def _pays(table: Table, group: _Group, options: DeleteRewriteOptions) -> bool:
@@ -276,17 +271,17 @@ def _in_order(groups: list[_Group], order: str) -> list[_Group]:
     )
 
 
-def _limited(groups: Iterable[_Group], max_files: int | None) -> Iterator[_Group]:
-    """Yield groups of at most so many files in total."""
+def _limited(groups: Iterable[_Group], max_files: int | None, *, whole: bool) -> Iterator[_Group]:
+    """Yield groups until there are so many files, the last one in part unless `whole` is set."""
     left = max_files
     for group in groups:
         if left is not None and left <= 0:
             return
-        yield group if left is None else _group_of(group.files[:left], group.tasks)
+        yield group if left is None or whole else _group_of(group.files[:left], group.tasks)
         left = None if left is None else left - len(group.files)
 
 
-# --- one group ------------------------------------------------------------------------------------
+# --- one commit -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,26 +301,28 @@ class _Rewritten:
 
 @dataclass(frozen=True, slots=True)
 class _Rewrite:
-    """The rewrite of one group, which is planned again if other commits change its files."""
+    """A rewrite of some groups, which is planned again if other commits change their files."""
 
     table: Table
     branch: str
     properties: Mapping[str, str]
     options: DeleteRewriteOptions
 
-    def run(self, snapshot_id: int, group: _Group) -> _Rewritten:
+    def run(self, snapshot_id: int, groups: Sequence[_Group]) -> _Rewritten:
         with committing(new_folder(self.table, self.properties), self.table.intent) as write:
             done = until_committed(
                 write,
-                (snapshot_id, group),
+                (snapshot_id, groups),
                 lambda plan: self._rewrite(write, *plan),
-                lambda: self._planned_now(group),
+                lambda: self._planned_now(groups),
             )
             return done or _Rewritten()
 
-    def _rewrite(self, write: Write, snapshot_id: int, group: _Group) -> _Rewritten:
-        added, included = self._written(write.folder, group)
-        old = dict.fromkeys(file.file_path for file in group.files)
+    def _rewrite(self, write: Write, snapshot_id: int, groups: Sequence[_Group]) -> _Rewritten:
+        written = [self._written(write.folder, group) for group in groups]
+        added = tuple(file for new, _ in written for file in new)
+        old = {file.file_path: file for group in groups for file in group.files}
+        included = dict.fromkeys(each for _, some in written for each in some)
         removed = [*old, *(each for each in included if each not in old)]
         write.commit(
             {file.file_path for file in added},
@@ -337,7 +334,7 @@ class _Rewrite:
                 branch=self.branch,
             ),
         )
-        return _Rewritten(group.files, added)
+        return _Rewritten(tuple(old.values()), added)
 
     @property
     def _has_vectors(self) -> bool:
@@ -385,13 +382,17 @@ class _Rewrite:
         if shared:
             yield shared
 
-    def _planned_now(self, group: _Group) -> tuple[int, _Group] | None:
-        """Return the group as it is now, with no other delete files; None if nothing is left."""
+    def _planned_now(self, groups: Sequence[_Group]) -> tuple[int, Sequence[_Group]] | None:
+        """Return the groups as they are now, without other files; None if nothing is left."""
         table = self.table.refreshed("refs")
         head = table.head(self.branch)
         if head is None:
             return None
         tasks = _tasks(table, head)
         live = {file.file_path for task in tasks for file in _position_files(task)}
-        files = [file for file in group.files if file.file_path in live]
-        return (head, _group_of(files, tasks)) if files else None
+        now = [
+            _group_of((file for file in group.files if file.file_path in live), tasks)
+            for group in groups
+        ]
+        left = [group for group in now if group.files]
+        return (head, left) if left else None

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, TypeAlias, TypeVar
+from dataclasses import dataclass, field
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -37,11 +37,6 @@ from frazil.wire.scan_planning import PlannedDeleteFile
 MAX_KEYS: Final = 4_000_000
 """The number of keys in memory."""
 _MAX_BATCH_ROWS: Final = 1 << 20
-
-T = TypeVar("T")
-R = TypeVar("R")
-_Scope: TypeAlias = tuple[tuple[int, ...], int, str]
-"""The compared fields, and the partition spec and partition of the delete files."""
 
 
 class NumberedKeys:
@@ -83,15 +78,9 @@ class EqualityMatches:
         The tasks are planned with sequence numbers. Rows that are deleted by position are left out.
         """
         found = {task.file_path: NO_POSITIONS for task in tasks}
-        for scope, files in _scopes(tasks).items():
-            field_ids = scope[0]
-            paths = {file.file_path for file in files}
+        for (field_ids, *_), scope in _scopes(tasks).items():
+            files, own = list(scope.deletes.values()), list(scope.tasks.values())
             schema = compared_schema(self.table, field_ids, files[0].file_path)
-            own = [
-                task
-                for task in tasks
-                if any(file.file_path in paths for file in task.equality_deletes)
-            ]
             for keys in self._keys(files, schema, field_ids):
                 search = _Search(self.table, self.storage, schema, field_ids, keys)
                 for task, positions in zip(own, in_threads(search, own), strict=True):
@@ -151,15 +140,24 @@ def number_of(file: object) -> int:
     return number
 
 
-def _scopes(tasks: Iterable[ScanTask]) -> Mapping[_Scope, list[PlannedDeleteFile]]:
-    """Group delete files by what they compare and where they apply."""
-    scopes: dict[_Scope, dict[str, PlannedDeleteFile]] = {}
+@dataclass(frozen=True)
+class _Scope:
+    """Delete files that compare the same fields in the same partition, and their data files."""
+
+    deletes: dict[str, PlannedDeleteFile] = field(default_factory=dict)
+    tasks: dict[str, ScanTask] = field(default_factory=dict)
+
+
+def _scopes(tasks: Iterable[ScanTask]) -> Mapping[tuple[tuple[int, ...], int, str], _Scope]:
+    """Return the scopes by field ids, partition spec and partition."""
+    scopes: dict[tuple[tuple[int, ...], int, str], _Scope] = {}
     for task in tasks:
         for file in task.equality_deletes:
             ids = tuple(sorted(file.equality_ids or ()))
-            scope = ids, file.spec_id, repr(file.partition)
-            scopes.setdefault(scope, {})[file.file_path] = file
-    return {scope: list(files.values()) for scope, files in scopes.items()}
+            scope = scopes.setdefault((ids, file.spec_id, repr(file.partition)), _Scope())
+            scope.deletes[file.file_path] = file
+            scope.tasks[task.file_path] = task
+    return scopes
 
 
 def _chunks(files: Sequence[PlannedDeleteFile], max_keys: int) -> Iterator[list[PlannedDeleteFile]]:
