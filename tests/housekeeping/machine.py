@@ -101,7 +101,7 @@ def shown(world: World) -> Iterator[None]:
     except BaseException:
         print(f"--- seed {world.seed}; run it again with")
         print(f"    python -m tests.housekeeping.torture machine --seeds {world.seed}")
-        print("\n".join(world.log[-60:]))
+        print("\n".join(world.log[-100:]))
         raise
 
 

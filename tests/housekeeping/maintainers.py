@@ -82,8 +82,11 @@ def removable(world: World, table: TableModel) -> list[int]:
 
 
 def remove_snapshots(world: World, table: TableModel) -> str | None:
-    """Remove snapshots as stock clients do; their files stay."""
+    """Remove snapshots as stock clients do, often such as are leased; their files stay."""
     known = removable(world, table)
+    leased = {id for id, entry in table.leases.values() if world.is_held(entry)}
+    if world.random.random() < 0.5:
+        known = [id for id in known if id in leased]
     if not known:
         return None
     ids = world.random.sample(known, min(len(known), world.random.randint(1, 3)))
@@ -108,6 +111,7 @@ def expire(world: World, table: TableModel) -> str:
         options["clean_expired_metadata"] = "true"
     if world.random.random() < 0.2:
         options["delete_files"] = "false"
+        table.is_unrecorded = True
     result = routes(world, table).run_job("expire_snapshots", options)
     return f"expire {options}: {result}"
 
@@ -159,13 +163,15 @@ def dry_run(world: World, table: TableModel) -> str:
 
 
 def take_lease(world: World, table: TableModel) -> str | None:
-    known = world.by_age(table, table.tree.snapshots)
+    known = {id: tree.files for id, tree in table.tree.snapshots.items()}
+    held = {id: entry.files for id, entry in table.quarantined.items() if world.is_held(entry)}
+    known |= held
     if not known:
         return None
-    snapshot_id = world.random.choice(known)
-    ttl_ms = world.random.choice([HOUR_MS, DAY_MS])
+    snapshot_id = world.random.choice(list(world.random.choice([known, held or known])))
+    ttl_ms = world.random.choice([HOUR_MS, 2 * DAY_MS])
     lease_id = routes(world, table).take_lease(snapshot_id, ttl_ms)
-    files = table.tree.snapshots[snapshot_id].files
+    files = known[snapshot_id]
     table.leases[lease_id] = snapshot_id, Protected(files, now_ms() + ttl_ms)
     return f"lease {snapshot_id} for {ttl_ms / HOUR_MS} hours"
 
@@ -288,12 +294,6 @@ def pass_time(world: World, table: TableModel) -> str:
 
 def settle(world: World) -> None:
     """End what protects files, and delete everything that nothing reaches."""
-    try:
-        dry = routes(world, world.live_tables()[0])
-        dry.run_job("delete_unreachable_files", dry_run=True)
-        dry.run_job("remove_orphan_files", dry_run=True)
-    except Refused:
-        return
     for _ in range(2):
         # What a listing finds is in quarantine first, and deleted by the second round.
         world.pass_time(30 * DAY_MS)
@@ -317,20 +317,20 @@ MAINTAINERS: dict[str, tuple[Step, int]] = {
     "remove_dangling": (remove_dangling, 2),
     "rewrite_position_deletes": (rewrite_position_deletes, 2),
     "convert_deletes": (convert_deletes, 2),
-    "remove_snapshots": (remove_snapshots, 3),
+    "remove_snapshots": (remove_snapshots, 4),
     "expire": (expire, 5),
     "expire_everything": (expire_everything, 2),
     "undo": (undo, 3),
     "sweep": (sweep, 6),
     "remove_orphans": (remove_orphans, 3),
     "dry_run": (dry_run, 1),
-    "take_lease": (take_lease, 3),
+    "take_lease": (take_lease, 5),
     "renew_lease": (renew_lease, 1),
     "release_lease": (release_lease, 1),
     "declare_intent": (declare_intent, 4),
     "commit_intended": (commit_intended, 4),
     "end_intent": (end_intent, 2),
-    "purge": (purge, 0),
+    "purge": (purge, 1),
     "pass_time": (pass_time, 5),
 }
 OF_DROPPED_TABLES: dict[str, tuple[Step, int]] = {

@@ -1,6 +1,7 @@
 """Run the long forms of the tests of maintenance, and record what was run.
 
     python -m tests.housekeeping.torture machine [--seeds 0-99] [--steps 500] [--postgres]
+    python -m tests.housekeeping.torture crowd [--seeds 0-9] [--steps 500]
     python -m tests.housekeeping.torture kills [--jobs expire_snapshots-server] [--points 3 8-20]
 
 Each run appends a line of JSON with its seeds and counts to `.cache/torture.jsonl`.
@@ -22,9 +23,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.housekeeping.crowd import Crowd
 from tests.housekeeping.killable_jobs import JOBS
 from tests.housekeeping.killed import KillableJob, KilledCatalog, Kills
-from tests.housekeeping.machine import run_seed, sqlite_url
+from tests.housekeeping.machine import new_world, run_seed, shown, sqlite_url
+from tests.housekeeping.maintainers import settle
+from tests.housekeeping.world import HOUR_MS
 from tests.oracle.seeds import seeds_of
 from tests.support.postgres import PostgresServer, start_postgres
 from tests.support.server import running_server
@@ -68,6 +72,36 @@ def machine(kind: str, options: argparse.Namespace) -> int:
                 failed.append(seed)
     record("machine", kind, started, seeds=seeds, failed=failed, steps=dict(sorted(done.items())))
     return len(failed)
+
+
+def crowd(kind: str, options: argparse.Namespace) -> int:
+    """Let everyone work at once on each table of a world; return how many seeds have failed."""
+    seeds = seeds_of(options.seeds) or [secrets.randbelow(1_000_000) for _ in range(3)]
+    done: Counter[str] = Counter()
+    failed: list[int] = []
+    started = time.monotonic()
+    with _catalog(kind) as (url, database):
+        for seed in seeds:
+            print(f"crowd on {kind}, seed {seed}", flush=True)
+            try:
+                done += run_crowd(url, database, seed, options.steps // 10)
+            except Exception as error:
+                print(f"seed {seed} failed: {error}", flush=True)
+                failed.append(seed)
+    record("crowd", kind, started, seeds=seeds, failed=failed, steps=dict(sorted(done.items())))
+    return len(failed)
+
+
+def run_crowd(url: str, database: str, seed: int, steps: int) -> Counter[str]:
+    world = new_world(url, database, seed, f"crowd{seed}")
+    done: Counter[str] = Counter()
+    with shown(world), world.client:
+        world.observe()
+        for table in world.tables:
+            done += Counter(Crowd(world, table, steps).run())
+            world.pass_time(world.random.choice([HOUR_MS, 7 * HOUR_MS]))
+        settle(world)
+    return done
 
 
 def kills(kind: str, options: argparse.Namespace) -> int:
@@ -142,7 +176,7 @@ def record(part: str, kind: str, started: float, **fields: Any) -> None:
         file.write(json.dumps(line) + "\n")
 
 
-PARTS = {"kills": kills, "machine": machine}
+PARTS = {"crowd": crowd, "kills": kills, "machine": machine}
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -106,6 +106,10 @@ class TableModel:
     loose: set[str] = field(default_factory=set)
     """Files of dead writers, protected by their age alone."""
     lineage: dict[tuple[int, str], tuple[int | None, int | None]] = field(default_factory=dict)
+    unrecorded: set[str] = field(default_factory=set)
+    """Files of snapshots that were removed in the mode that records nothing."""
+    is_unrecorded: bool = False
+    """Whether the next snapshots are removed in the mode that records nothing."""
     is_dropped: bool = False
     purged_until_ms: int = 0
 
@@ -150,6 +154,7 @@ class World:
                 "commit.retry.min-wait-ms": "1",
                 "commit.retry.max-wait-ms": "50",
                 "write.metadata.previous-versions-max": "5",
+                "frazil.gc.quarantine-ms": str(quarantine_ms),
             },
         )
         tree = self.oracle.table(table.metadata_location)
@@ -233,7 +238,8 @@ class World:
                 raise Lost(f"the tag {tag} of {table.identifier} is gone")
 
     def _note_removals(self, table: TableModel, before: TableTree, after: TableTree) -> None:
-        until = now_ms() + table.quarantine_ms
+        until = 0 if table.is_unrecorded else now_ms() + table.quarantine_ms
+        table.is_unrecorded = False
         for id, snapshot in before.snapshots.items():
             if id not in after.snapshots:
                 own = {
@@ -243,6 +249,8 @@ class World:
                     if each["snapshot-id"] == id
                 }
                 table.quarantined[id] = Protected(snapshot.files | own, until)
+                if until == 0:
+                    table.unrecorded |= snapshot.files | own
                 table.staged.pop(id, None)
         for id in after.snapshots:
             table.quarantined.pop(id, None)
@@ -281,21 +289,32 @@ class World:
     def check_protected(self) -> None:
         self.oracle.exist(self.canaries)
         for table in self.tables:
-            self.oracle.exist(self.protected(table))
+            for why, files in self.protections(table):
+                try:
+                    self.oracle.exist(files)
+                except Lost as lost:
+                    raise Lost(f"{table.identifier}, {why}: {lost}") from None
 
-    def protected(self, table: TableModel) -> frozenset[str]:
-        """Return the files of a table that must be there now."""
+    def protections(self, table: TableModel) -> Iterator[tuple[str, frozenset[str]]]:
+        """Yield the files of a table that must be there now, and what protects them."""
         if table.is_dropped:
-            is_held = table.purged_until_ms > now_ms() + MARGIN_MS
-            return table.tree.reached if is_held else frozenset()
-        entries = itertools.chain(
-            table.quarantined.values(),
-            table.fallen,
-            (entry for _, entry in table.leases.values()),
-            (Protected(frozenset(own.rows), own.until_ms) for own in table.intents.values()),
-        )
-        held = [entry.files for entry in entries if self.is_held(entry)]
-        return frozenset().union(table.tree.reached, self._young(table), *held)
+            if table.purged_until_ms > now_ms() + MARGIN_MS:
+                yield "purged, in quarantine", table.tree.reached
+            return
+        yield "reached", table.tree.reached
+        yield "too young to be orphans", self._young(table)
+        for id, entry in table.quarantined.items():
+            if self.is_held(entry):
+                yield f"expired snapshot {id} in quarantine", entry.files
+        for entry in table.fallen:
+            if self.is_held(entry):
+                yield "old metadata in quarantine", entry.files
+        for id, entry in table.leases.values():
+            if self.is_held(entry):
+                yield f"leased snapshot {id}", entry.files
+        for intent in table.intents.values():
+            if intent.until_ms > now_ms() + MARGIN_MS:
+                yield f"intent {intent.folder}", frozenset(intent.rows)
 
     def is_held(self, entry: Protected) -> bool:
         """Return whether the protection has surely not ended."""
@@ -310,9 +329,13 @@ class World:
         )
 
     def garbage(self, table: TableModel) -> frozenset[str]:
-        """Return the files below a table's location that nothing reaches."""
-        reached = frozenset[str]() if table.is_dropped else table.tree.reached
-        return self.files(table) - reached
+        """Return the files below a table's location that nothing reaches.
+
+        Nobody lists the folder of a purged table, so that files stay of which there is no record.
+        """
+        if table.is_dropped:
+            return self.files(table) - table.loose - table.unrecorded
+        return self.files(table) - table.tree.reached
 
     def files(self, table: TableModel) -> frozenset[str]:
         return files_below(table.location)
