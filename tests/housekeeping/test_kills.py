@@ -15,7 +15,7 @@ from tests.support.postgres import PostgresServer
 
 pytestmark = pytest.mark.process
 POINTS_OF_A_JOB = 2
-ON_POSTGRES = ("rewrite_data_files-server",)
+ON_POSTGRES = ("rewrite_data_files-server", "delete_unreachable_files-server")
 """The rest runs there in the long form."""
 ONLY_LONG = ("convert_equality_deletes-client",)
 
