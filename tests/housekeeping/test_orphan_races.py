@@ -8,11 +8,14 @@ import pytest
 
 from frazil.db.base import Transaction
 from frazil.db.housekeeping_changes import RecordExpired, RecordPurge
-from frazil.db.housekeeping_rows import database_now_ms
+from frazil.db.housekeeping_rows import database_now_ms, path_key
 from frazil.db.sql import Statements
+from frazil.format.manifest.manifest_list import read_manifest_list
+from frazil.format.metadata.snapshots import Snapshot
 from frazil.housekeeping.file_lists import ListedFile
 from frazil.housekeeping.orphan_reachability import BATCH
 from frazil.housekeeping.reachability import Watch
+from frazil.housekeeping.sweep import sweep_table
 from frazil.wire.errors import NoSuchTable, ValidationError
 from tests.housekeeping.orphan_shop import HOUR_MS, Shop
 
@@ -136,6 +139,38 @@ def test_files_of_expired_snapshots_are_no_orphans_iceberg_3772(any_shop: Shop) 
     shop.append()
     shop.search()
     assert shop.recorded() == {orphan}
+
+
+def test_a_stock_client_has_deleted_the_files_of_expired_snapshots(any_shop: Shop) -> None:
+    """It deletes them by itself. Neither search nor sweep can keep what is gone."""
+    shop = any_shop
+    shop.create()
+    removed = [path for _ in range(4) for path in shop.append()]
+    shop.driver.commit("t", [{"action": "delete", "remove-data-files": removed}])
+    live = shop.append()
+    *old, _ = shop.driver.load().metadata.snapshots.bare_items()
+    trees = [tree_of(shop, snapshot) for snapshot in old]
+    for snapshot in old[:-1]:
+        expire(shop, snapshot.snapshot_id)
+    shop.store.delete([*removed, *(path for tree in trees[:-1] for path in tree)])
+    orphan = shop.orphan()
+    shop.search()
+    assert shop.recorded() == {orphan}
+    shop.database.run_rows(lambda sql: sql.execute("drop_doomed_file", doomed_key(shop, orphan)))
+    declare_intent(shop, f"{shop.location()}/data/writer", -1)
+    assert sweep_table(shop.tools, shop.uuid()).ended_intents_count == 1
+    assert all(shop.store.size(path) for path in live)
+
+
+def tree_of(shop: Shop, snapshot: Snapshot) -> list[str]:
+    """Return the manifest list of a snapshot, and its manifests."""
+    assert snapshot.manifest_list is not None
+    manifests = read_manifest_list(shop.store.get(snapshot.manifest_list)).manifests
+    return [snapshot.manifest_list, *(manifest.manifest_path for manifest in manifests)]
+
+
+def doomed_key(shop: Shop, path: str) -> dict[str, str]:
+    return {"uuid": shop.uuid(), "path_key": path_key(path)}
 
 
 def test_files_that_are_deleted_during_the_listing(shop: Shop) -> None:

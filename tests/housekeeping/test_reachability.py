@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from frazil.commit.snapshot.table_locations import TableLocations
+from frazil.format.manifest.manifest_list import read_manifest_list
 from frazil.format.metadata.snapshots import Snapshot
 from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.housekeeping.own_files import OwnFiles
@@ -291,3 +292,50 @@ def test_the_store_may_not_fail_in_between(tree: Tree) -> None:
     tree.store = Down()
     with pytest.raises(ConnectionError):
         difference(tree, snapshots(tree)[:1], kept=Named())
+
+
+# --- what is missing ------------------------------------------------------------------------------
+
+
+def manifests_of(tree: Tree, snapshot: Snapshot) -> list[str]:
+    assert snapshot.manifest_list is not None
+    listed = read_manifest_list(tree.store.get(snapshot.manifest_list)).manifests
+    return [manifest.manifest_path for manifest in listed]
+
+
+def test_what_only_snapshots_in_quarantine_name_may_be_missing(tree: Tree) -> None:
+    """A stock client that expires snapshots deletes their files by itself."""
+    first, second, *others = snapshots(tree)
+    kept_manifests = {path for own in others for path in manifests_of(tree, own)}
+    alone = [path for path in manifests_of(tree, second) if path not in kept_manifests]
+    assert first.manifest_list is not None
+    for gone in (alone, [first.manifest_list]):
+        assert gone
+        tree.store.delete(gone)
+        kept = KeptFiles(reader(tree))
+        kept.add(Named(tuple(others)))
+        kept.add(Named((first, second)), in_quarantine=True)
+        assert len(kept) > len(others)
+        # Somebody has brought them back.
+        with pytest.raises(ValidationError, match="is missing"):
+            kept.add(Named((first, second)))
+            len(kept)
+
+
+def test_what_a_kept_snapshot_names_too_must_be_there(tree: Tree) -> None:
+    first, *others = snapshots(tree)
+    shared = set(manifests_of(tree, first)).intersection(
+        path for own in others for path in manifests_of(tree, own)
+    )
+    for named in ([(first, True), *((own, False) for own in others)], [(first, False)]):
+        kept = KeptFiles(reader(tree))
+        for own, in_quarantine in named:
+            kept.add(Named((own,)), in_quarantine=in_quarantine)
+        assert len(kept)
+    tree.store.delete(sorted(shared)[:1])
+    kept = KeptFiles(reader(tree))
+    kept.add(Named((first,)), in_quarantine=True)
+    assert len(kept)
+    kept.add(Named(tuple(others)))
+    with pytest.raises(ValidationError, match="is missing"):
+        len(kept)

@@ -153,7 +153,7 @@ class Counts:
     mismatched_example: str = ""
 
 
-def check_all_seen(counts: Counts, kept: int, *, has_inside: bool, has_outside: bool) -> None:
+def check_all_seen(counts: Counts, named: int, *, has_inside: bool, has_outside: bool) -> None:
     """Refuse a listing that does not show the files that the table names: then it shows another
     place, or the paths are written in a way that is not understood."""
     if has_inside and not counts.reachable:
@@ -161,9 +161,9 @@ def check_all_seen(counts: Counts, kept: int, *, has_inside: bool, has_outside: 
             f"nothing was recorded: the listing shows {counts.listed} files, and none of those "
             "that the table names: does the store list what clients write?"
         )
-    if not has_outside and counts.reachable * 2 < kept:
+    if not has_outside and counts.reachable * 2 < named:
         raise Conflict(
-            f"nothing was recorded: the table names {kept} files, and the listing shows only "
+            f"nothing was recorded: the table names {named} files, and the listing shows only "
             f"{counts.reachable} of them: restore the missing files first"
         )
 

@@ -113,11 +113,13 @@ class Needed:
         self.metadata_location = ""
         self.recorded = HashSet()
         self.intents: tuple[PathKey, ...] = ()
+        self.named_files = 0
+        """How many files the table named at first."""
+        self.read()
         for purged in purged_tables_in(place, row.uuid, tools.database):
             if purged.state is DeletionState.QUARANTINED:
                 metadata = tools.catalog.metadata_at(purged.metadata_location)
                 self.kept.add(named_by_table(metadata, purged.metadata_location))
-        self.read()
 
     def read(self) -> None:
         """Add what the table needs now. What was needed before stays in the set.
@@ -132,12 +134,13 @@ class Needed:
         metadata = self._tools.catalog.metadata_at(row.metadata_location)
         check_gc_enabled(metadata)
         self.kept.add(named_by_table(metadata, row.metadata_location))
+        self.named_files = self.named_files or len(self.kept)
         quarantined = [
             expired
             for expired in expired_snapshots(database, self.uuid)
             if expired.state is DeletionState.QUARANTINED
         ]
-        self.kept.add(named_by_rows(quarantined))
+        self.kept.add(named_by_rows(quarantined), in_quarantine=True)
         self._read_recorded()
         self.intents = self.live_intents(database)
         self.metadata_location = row.metadata_location

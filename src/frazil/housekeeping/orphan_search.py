@@ -67,7 +67,7 @@ class OrphanSearch:
         self._needed = needed
         self._hidden = hidden
         self._watch = watch
-        self._kept_files = len(needed.kept)
+        self._named_files = needed.named_files
 
     def run(self, listing: Iterable[Listed], orphans: OrphanSpool) -> None:
         remaining = iter(listing)
@@ -77,7 +77,7 @@ class OrphanSearch:
                     self.counts.orphans += 1
                     self.counts.orphan_bytes += file.size or 0
                     orphans.add(file)
-            self._watch.step(self.counts.listed, max(self._kept_files, self.counts.listed))
+            self._watch.step(self.counts.listed, max(self._named_files, self.counts.listed))
         # A commit, an expiration or another search may have come since.
         self._needed.read()
 
@@ -136,7 +136,7 @@ class OrphanSearch:
         if is_whole:
             check_all_seen(
                 counts,
-                self._kept_files,
+                self._named_files,
                 has_inside=reader.has_inside,
                 has_outside=reader.has_outside,
             )

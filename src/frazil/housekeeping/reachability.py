@@ -99,6 +99,10 @@ def named_by_table(metadata: TableMetadata, metadata_location: str | None = None
 class Unreadable(Exception):
     """A list or manifest that is missing, broken, encrypted, or not allowed to be read."""
 
+    def __init__(self, message: str, *, is_missing: bool = False) -> None:
+        super().__init__(message)
+        self.is_missing = is_missing
+
 
 class Stopped(JobCancelled):
     """Somebody has cancelled the work. What is done stays done."""
@@ -190,7 +194,7 @@ class TreeReader:
             self._check_readable(location)
             return self._store.get(location, max_bytes)
         except ObjectMissing:
-            return Unreadable(f"{location} is missing")
+            return Unreadable(f"{location} is missing", is_missing=True)
         except (ObjectTooLarge, FrazilError) as error:
             return Unreadable(f"{location} cannot be read: {error}")
 
@@ -221,29 +225,46 @@ class KeptFiles:
         self._unread: list[str] = []
         self._known: set[str] = set()
         """Some manifests that are in the set."""
+        self._optional: set[str] = set()
+        """Lists and manifests that only snapshots in quarantine name."""
 
     def __len__(self) -> int:
         """Return how many different files are kept."""
         self._read_manifests()
         return len(self._trees) + len(self._files)
 
-    def add(self, named: Named) -> None:
-        """Keep more files. What is already kept is not read again."""
+    def add(self, named: Named, *, in_quarantine: bool = False) -> None:
+        """Keep more files. What is already kept is not read again.
+
+        Lists and manifests of snapshots in quarantine may be missing: stock clients that expire
+        snapshots delete the files by themselves.
+        """
         self.add_paths((*named.statistics, *named.metadata_files))
         lists = [own.manifest_list or "" for own in named.snapshots]
         is_new = self._trees.add(self._reader.hashes(lists))
         new = [
             own
             for own, first in zip(named.snapshots, is_new.tolist(), strict=True)
-            if first or own.manifest_list is None
+            if first or own.manifest_list is None or self._is_back(own, in_quarantine)
         ]
+        if in_quarantine:
+            self._optional.update(own.manifest_list for own in new if own.manifest_list is not None)
         for done, (_, manifests) in enumerate(self._reader.lists(new)):
             self._watch.step(done, len(new))
-            if isinstance(manifests, Unreadable):
+            if not isinstance(manifests, Unreadable):
+                self._add_manifests(manifests, in_quarantine)
+            elif not (in_quarantine and manifests.is_missing):
                 raise _unknown(manifests)
-            self._add_manifests(manifests)
 
-    def _add_manifests(self, manifests: Sequence[NamedManifest]) -> None:
+    def _is_back(self, snapshot: Snapshot, in_quarantine: bool) -> bool:
+        """Return whether the snapshot was in quarantine when its files were added."""
+        return not in_quarantine and snapshot.manifest_list in self._optional
+
+    def _add_manifests(self, manifests: Sequence[NamedManifest], in_quarantine: bool) -> None:
+        if self._optional and not in_quarantine:
+            again = self._optional.intersection(own.path for own in manifests)
+            self._optional -= again
+            self._unread += again
         unknown = [own for own in manifests if own.path not in self._known]
         if not unknown:
             return
@@ -256,6 +277,8 @@ class KeptFiles:
                 raise _unknown(Unreadable(f"{own.path} is encrypted"))
             if first:
                 self._unread.append(own.path)
+                if in_quarantine:
+                    self._optional.add(own.path)
 
     def add_paths(self, paths: Sequence[str]) -> None:
         """Keep files that lead to no others."""
@@ -285,7 +308,7 @@ class KeptFiles:
     def live_paths(self) -> Iterator[list[str]]:
         """Read the manifests that are not read yet and yield the paths of their live files."""
         unread, self._unread = self._unread, []
-        for done, (_, entries) in enumerate(self._reader.entries(unread)):
+        for done, (path, entries) in enumerate(self._reader.entries(unread)):
             self._watch.step(done, len(unread))
             try:
                 if isinstance(entries, Unreadable):
@@ -293,7 +316,8 @@ class KeptFiles:
                 for part in entries:
                     yield selected(part.paths, part.live)
             except Unreadable as error:
-                raise _unknown(error) from None
+                if not (error.is_missing and path in self._optional):
+                    raise _unknown(error) from None
 
     @property
     def unread(self) -> Sequence[str]:

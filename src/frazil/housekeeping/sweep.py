@@ -101,7 +101,7 @@ class _TableSweep:
         reader = tree_reader(self.tools)
         marks = Marks(self.tools, self.row.uuid, KeptFiles(reader, self.watch))
         marks.keep(self.row.metadata_location)
-        marks.kept.add(named_by_rows(rows.kept))
+        marks.kept.add(named_by_rows(rows.kept), in_quarantine=True)
         self._delete_leftovers(rows, marks)
         self._delete_doomed(rows, marks)
         self._delete_expired(rows, marks, reader)
