@@ -123,7 +123,7 @@ class Autopilot:
                 return self._maintain(claimed, progress)
             return self._operate(claimed, progress)
 
-        return run_as_worker(self._client.jobs, job, worker, work)
+        return run_as_worker(self._client.jobs, job, worker, work, gives_back=True)
 
     # --- one table --------------------------------------------------------------------------------
 

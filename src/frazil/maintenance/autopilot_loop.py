@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import logging
 import os
+import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from types import FrameType
 from typing import Final, TextIO
 
 from frazil.client.catalog_client import Client
@@ -33,6 +35,15 @@ def run_rounds(client: Client, interval_s: float | None) -> Iterator[list[Job]]:
             _LOGGER.warning("this round has failed: %s", error)
         time.sleep(max(1.0, interval_s - (time.monotonic() - begun_s)))
     yield autopilot.run_once()
+
+
+def end_by_signal() -> None:
+    """Let SIGTERM end this process like an interrupt, which gives its job back."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, end)
 
 
 def run_attached(

@@ -90,8 +90,13 @@ def _alive(jobs: JobCalls, job: Job, worker: str) -> Iterator[_Heartbeat]:
         heartbeat.end()
 
 
-def run_as_worker(jobs: JobCalls, job: Job, worker: str, work: Work) -> Job:
-    """Run the work of a claimed job and return the job with its outcome."""
+def run_as_worker(
+    jobs: JobCalls, job: Job, worker: str, work: Work, *, gives_back: bool = False
+) -> Job:
+    """Run the work of a claimed job and return the job with its outcome.
+
+    If this process is interrupted, the job is cancelled, or given back to other workers.
+    """
     with _alive(jobs, job, worker) as heartbeat:
         state, result, error = JobState.SUCCEEDED, None, None
         try:
@@ -105,7 +110,8 @@ def run_as_worker(jobs: JobCalls, job: Job, worker: str, work: Work) -> Job:
             _LOGGER.exception("job %s (%s) has failed", job.job_id, job.operation)
             state, error = JobState.FAILED, JobError(repr(failure), FrazilError.type)
         except BaseException:
-            _end(jobs, job, worker, JobState.CANCELLED, heartbeat.progress, None, None)
+            state = JobState.QUEUED if gives_back else JobState.CANCELLED
+            _end(jobs, job, worker, state, heartbeat.progress, None, None)
             raise
     return _end(jobs, job, worker, state, heartbeat.progress, result, error)
 

@@ -132,7 +132,7 @@ async def claim_job(app: RestApp, call: Call) -> Reply:
 
 
 async def report_job(app: RestApp, call: Call) -> Reply:
-    """Note that a worker is alive, and what it has done."""
+    """Note that a worker is alive, and what it has done. It may give its job back."""
     call.context().check_may_change()
     request = call.request_as(ReportJobRequest)
     jobs, job_id = app.housekeeping.jobs, _job_id(call)
@@ -140,6 +140,9 @@ async def report_job(app: RestApp, call: Call) -> Reply:
     def report() -> Job:
         if request.state is JobState.RUNNING:
             return jobs.beat(job_id, request.worker, request.progress)
+        if request.state is JobState.QUEUED:
+            jobs.requeue(job_id, request.worker)
+            return jobs.get(job_id)
         return jobs.end(
             job_id,
             request.worker,

@@ -76,7 +76,7 @@ def auto(
     attached: Annotated[bool, typer.Option("--attached", hidden=True)] = False,
 ) -> None:
     """Maintain all tables, again and again. Several of these processes share the work."""
-    from frazil.maintenance.autopilot_loop import run_attached, run_rounds
+    from frazil.maintenance.autopilot_loop import end_by_signal, run_attached, run_rounds
 
     interval_s = _seconds(choice, every)
     if attached:
@@ -84,6 +84,7 @@ def auto(
 
         run_attached(interval_s, configure_logging)
         return
+    end_by_signal()
     with choice.connect(wait_s=interval_s) as client:
         for jobs in run_rounds(client, None if once else interval_s):
             _print_round(choice, jobs)
