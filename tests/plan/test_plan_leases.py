@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from frazil.db.base import SwapLost, SwapRelation
+from frazil.db.base import DatabaseUnavailable, SwapLost, SwapRelation
 from frazil.db.connect import connect
 from frazil.db.housekeeping_changes import CheckUnleased
 from frazil.db.housekeeping_rows import LeaseRow, database_now_ms, live_leases
@@ -200,6 +200,11 @@ def test_a_database_that_cannot_write_answers_only_plans_that_are_leased(
         table = new_table(world)
         first = table.load().metadata["snapshots"][0]["snapshot-id"]
         plan(table)
+        now = 0
+        held = PlanLeases(world.catalog, steady_ms=lambda: now)
+        identifier = Identifier((NAMESPACE,), table.name)
+        loaded = world.catalog.load_table(identifier)
+        first_ms = held.hold(identifier, loaded, [first])
         with psycopg.connect(url, autocommit=True) as connection:
             name = connection.info.dbname
             connection.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
@@ -210,6 +215,15 @@ def test_a_database_that_cannot_write_answers_only_plans_that_are_leased(
         plan(table)
         answer = asked(table, snapshot_id=first)
         assert error(answer) == (503, "ServiceUnavailableException")
+        # A lease that cannot be renewed is used for some hours.
+        assert held.hold(identifier, loaded, [first]) == first_ms
+        now += 60_000
+        assert held.hold(identifier, loaded, [first]) == first_ms
+        with pytest.raises(DatabaseUnavailable):
+            held.hold(identifier, loaded, [first, table.head_id])
+        now += LIFETIME_MS // 2
+        with pytest.raises(DatabaseUnavailable):
+            held.hold(identifier, loaded, [first])
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute("SET default_transaction_read_only = off")
             connection.execute(f"ALTER DATABASE {name} RESET default_transaction_read_only")
@@ -239,5 +253,11 @@ def test_a_plan_may_take_a_lease_that_its_client_has_named(open_world: OneWorld)
     assert [each.lease_id for each in leases(world, table)] == [lease_id]
 
     first = table.load().metadata["snapshots"][0]["snapshot-id"]
+    # A plan of several snapshots has no lease of its own.
+    headers = {"X-Frazil-Lease": str(uuid4())}
+    appended = {"end-snapshot-id": table.head_id}
+    answer = table.call("POST", f"{table.path}/plan", appended, headers)
+    assert answer.status == 200
+    assert "x-frazil-lease" not in answer.headers
     assert error(leased(lease_id, first)) == (400, "BadRequestException")
     assert error(leased("plan:x", first)) == (400, "BadRequestException")

@@ -14,6 +14,7 @@ from typing import Final, Protocol
 
 from frazil.commit.pipeline.catalog_answers import LoadedTable
 from frazil.commit.pipeline.clock_watch import steady_ms
+from frazil.db.base import DatabaseUnavailable
 from frazil.db.housekeeping_rows import database_now_ms
 from frazil.db.rows import Database
 from frazil.read.snapshot_leases import MAX_LIVE_LEASES, WantedLease, store_leases
@@ -61,12 +62,15 @@ class _Stored:
     expires_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class OwnLease:
     """A lease for a single plan. The client has drawn its id, and releases it after reading."""
 
     lease_id: str
     principal: str
+    is_taken: bool = False
+    """Set by the plan. A plan of several snapshots, or of none, leases as if it had no lease of its
+    own."""
 
 
 class PlanLeases:
@@ -91,7 +95,8 @@ class PlanLeases:
     def hold(self, identifier: Identifier, loaded: LoadedTable, snapshot_ids: Iterable[int]) -> int:
         """Lease the snapshots that a plan reads; return until when its tokens are valid.
 
-        Raises NotFound if one is gone, and DatabaseUnavailable.
+        Raises NotFound if one is gone, and DatabaseUnavailable if a lease is needed and cannot be
+        stored.
         """
         wanted = tuple(dict.fromkeys(snapshot_ids))
         if not wanted:
@@ -108,7 +113,16 @@ class PlanLeases:
         missing = [each for each in wanted if each not in fresh]
         ends = [stored.expires_ms for stored in fresh.values()]
         if missing:
-            ends.append(self._store(identifier, loaded, missing, now))
+            try:
+                ends.append(self._store(identifier, loaded, missing, now))
+            except DatabaseUnavailable:
+                # A lease that cannot be renewed lasts long enough for most readers.
+                older = [stored for stored in known.values() if stored is not None]
+                if len(older) < len(wanted) or any(
+                    now - stored.at_steady_ms > self._lifetime_ms // 2 for stored in older
+                ):
+                    raise
+                ends = [stored.expires_ms for stored in older]
         # The lease ends later than the tokens, because clocks are compared here.
         return min(ends) - self._renewed_every_ms
 
@@ -116,7 +130,7 @@ class PlanLeases:
         self, identifier: Identifier, loaded: LoadedTable, snapshot_id: int, lease: OwnLease
     ) -> int:
         """Take a lease for one plan, whose client releases it; return until when it is valid."""
-        return store_leases(
+        expires_ms = store_leases(
             self._tables.database,
             lambda: self._tables.load_table(identifier),
             [WantedLease(lease.lease_id, snapshot_id, lease.principal, _HOLDER)],
@@ -124,6 +138,8 @@ class PlanLeases:
             loaded=loaded,
             max_live=MAX_LIVE_LEASES,
         )
+        lease.is_taken = True
+        return expires_ms
 
     def _store(
         self, identifier: Identifier, loaded: LoadedTable, snapshot_ids: list[int], now: int

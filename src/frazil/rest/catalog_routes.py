@@ -235,6 +235,7 @@ async def plan_table_scan(app: RestApp, call: Call) -> Reply:
     request = call.request_as(PlanTableScanRequest)
     check_plan_request(request)
     lease_id = call.headers.get(PLAN_LEASE_HEADER.lower())
+    own_lease = None if lease_id is None else OwnLease(_uuid(lease_id), call.principal)
     body = await app.planning(
         app.planner.plan,
         call.context(),
@@ -243,10 +244,12 @@ async def plan_table_scan(app: RestApp, call: Call) -> Reply:
         explain=call.header_boolean(_EXPLAIN_HEADER),
         sequence_numbers=call.header_boolean(_SEQUENCE_NUMBERS_HEADER),
         all_deletes=call.header_boolean(_ALL_DELETES_HEADER),
-        own_lease=None if lease_id is None else OwnLease(_uuid(lease_id), call.principal),
+        own_lease=own_lease,
     )
-    headers = () if lease_id is None else ((PLAN_LEASE_HEADER.lower().encode(), lease_id.encode()),)
-    return Reply(200, (body,), headers)
+    if own_lease is None or not own_lease.is_taken:
+        return Reply(200, (body,))
+    header = PLAN_LEASE_HEADER.lower().encode(), own_lease.lease_id.encode()
+    return Reply(200, (body,), (header,))
 
 
 def _uuid(lease_id: str) -> str:
