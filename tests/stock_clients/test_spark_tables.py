@@ -133,6 +133,7 @@ def test_table_is_renamed_and_dropped(sql: SparkSession, iceberg: Catalog, names
 
     folder = Path(iceberg.load_table((namespace, "renamed")).location().removeprefix("file://"))
     sql.sql("DELETE FROM renamed WHERE id = 1")
+    sql.sql("ALTER TABLE renamed SET TBLPROPERTIES ('frazil.gc.quarantine-ms' = '0')")
     sql.sql("DROP TABLE renamed PURGE")
     assert not iceberg.table_exists((namespace, "renamed"))
     assert [path for path in folder.rglob("*") if path.is_file()] == []
