@@ -138,11 +138,13 @@ class Session:
         where: Condition | None = None,
         branch: str = MAIN,
         options: Mapping[str, str] | None = None,
+        engine: str | None = None,
         dry_run: bool = False,
     ) -> RewriteResult:
         """Rewrite small, large and partly deleted files, in this process or by Spark.
 
-        The arguments are those of Iceberg's procedure. The option `frazil.engine` names the engine.
+        The arguments are those of Iceberg's procedure. `engine` is `local`, `spark` or `auto`, as
+        the option `frazil.engine`.
         """
         return rewrite_data_files(
             self.context,
@@ -152,6 +154,7 @@ class Session:
             where=where,
             branch=branch,
             options=options,
+            engine=engine,
             dry_run=dry_run,
         )
 

@@ -124,7 +124,9 @@ def files_below(table: Table) -> Iterator[Path]:
 @VERSIONS
 def test_files_are_packed(client: Client, session: Session, table: Table, by_stock: Stock) -> None:
     before = by_stock.rows(table)
-    result = session.rewrite_data_files(str(table.identifier), options=BY_SPARK)
+    options = {"rewrite-all": "true"}
+    result = session.rewrite_data_files(str(table.identifier), options=options, engine="spark")
+    assert (result.engine, result.engine_reason) == ("spark", "as requested")
     assert result.rewritten_data_files_count == FILES + 1
     assert result.added_data_files_count == 1
     assert result.removed_delete_files_count > 0

@@ -8,6 +8,7 @@ from pyspark.sql import Column
 
 from frazil.maintenance.data_file_rewrite import RewriteResult
 from frazil.maintenance.data_file_rewrite import rewrite_data_files as rewrite
+from frazil.maintenance.rewrite_options import ENGINE_OPTION
 from frazil.spark.conditions.sql_conditions import filter_of
 from frazil.spark.core.context import Context
 from frazil.spark.core.progress import progress
@@ -26,6 +27,7 @@ def rewrite_data_files(
     where: str | Column | Expression | None = None,
     branch: str = MAIN,
     options: Mapping[str, str] | None = None,
+    engine: str | None = None,
     dry_run: bool = False,
 ) -> RewriteResult:
     """Rewrite small, large and partly deleted files into files of the target size."""
@@ -37,7 +39,7 @@ def rewrite_data_files(
             sort_order=sort_order,
             where=filter_of(context, loaded, where).expression,
             branch=branch,
-            options=options,
+            options={**(options or {}), **({} if engine is None else {ENGINE_OPTION: engine})},
             properties=context.properties,
             spark_engine=SparkEngine(context),
             dry_run=dry_run,
