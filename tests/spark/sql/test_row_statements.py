@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -414,6 +415,32 @@ def test_jobs_of_the_server_are_procedures_and_leave_a_record(
         ("expire_snapshots", "succeeded", False),
         ("remove_orphan_files", "succeeded", True),
     ]
+
+
+def test_a_view_with_a_listing_is_searched_for_orphans(shop: Session, namespace: str) -> None:
+    name = f"{namespace}.listed"
+    shop.sql(f"CREATE TABLE {name} (id BIGINT)")
+    shop.sql(f"INSERT INTO {name} VALUES (1)")
+    ((live,),) = shop.sql(f"SELECT file_path FROM {name}.files").collect()
+    folder = live.rpartition("/")[0]
+    long_ago, now = datetime(2020, 1, 1), datetime.now()
+    files = [
+        (live, long_ago),
+        (f"{folder}/orphan.parquet", long_ago),
+        (f"{folder}/recent.parquet", now),
+        (f"{folder}/unknown.parquet", None),
+        ("s3://elsewhere/a.parquet", long_ago),
+    ]
+    listing = shop.spark.createDataFrame(files, "file_path string, last_modified timestamp")
+    listing.createOrReplaceTempView("listing")
+    find = (
+        f"CALL system.remove_orphan_files('{name}', dry_run => true, file_list_view => 'listing')"
+    )
+    assert [row[0] for row in shop.sql(find).collect()] == [f"{folder}/orphan.parquet"]
+    listing.selectExpr("file_path", "1 AS last_modified").createOrReplaceTempView("listing")
+    assert "listing.last_modified is a int: it must be a timestamp" in _message(shop, find)
+    listing.select("file_path").createOrReplaceTempView("listing")
+    assert "listing.last_modified is missing" in _message(shop, find)
 
 
 def test_delete_files_are_rewritten_by_procedures(shop: Session, namespace: str) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, TypeAlias
 
 from frazil.maintenance.server_jobs import JobResult, run_job
+from frazil.maintenance.stored_file_list import stored_file_list
 from frazil.spark.core.progress import progress
+from frazil.spark.maintenance.file_list_view import files_of_view
 from frazil.spark.sql.table_names import SqlSession
 from frazil.wire.errors import BadRequest
 from frazil.wire.identifiers import Identifier
@@ -50,6 +53,7 @@ ORPHAN_PARAMETERS: Final = {
     "equal_schemes": "map<string, string>",
     "equal_authorities": "map<string, string>",
     "prefix_mismatch_mode": "string",
+    "prefix_listing": "boolean",
 }
 
 
@@ -85,27 +89,37 @@ def remove_orphan_files(
     equal_schemes: Mapping[str, str] | None = None,
     equal_authorities: Mapping[str, str] | None = None,
     prefix_mismatch_mode: str | None = None,
+    prefix_listing: bool | None = None,
 ) -> list[Row]:
-    """Find orphan files and return their locations."""
-    if file_list_view is not None:
-        raise BadRequest(
-            "file_list_view: the server lists the files itself; leave it out, or store a listing "
-            "and name it in the option file_list of the job"
-        )
+    """Find orphan files and return their locations. How the server lists is its own decision."""
     if older_than is not None and time.time() * 1000 - older_than < _DAY_MS:
         raise BadRequest(
             "older_than: files of the last 24 hours are not removed, because a writer may be about "
             "to commit them; with the option allow_recent_files the job takes any time"
         )
-    options = {
+    options: dict[str, Any] = {
         "older_than": older_than,
         "location": location,
         "equal_schemes": _encoded(equal_schemes),
         "equal_authorities": _encoded(equal_authorities),
         "prefix_mismatch_mode": prefix_mismatch_mode,
     }
-    result = _run(session, table, REMOVE_ORPHAN_FILES, options, dry_run=dry_run)
+    with _stored(session, table, file_list_view) as file_list:
+        options["file_list"] = file_list
+        result = _run(session, table, REMOVE_ORPHAN_FILES, options, dry_run=dry_run)
     return [(path,) for path in result.orphan_file_locations]
+
+
+@contextmanager
+def _stored(session: SqlSession, table: Identifier, view: str | None) -> Iterator[str | None]:
+    """Store the listing of a view for the server; yield its location."""
+    if view is None:
+        yield None
+        return
+    files = files_of_view(session.context, view)
+    loaded = session.client.load_table(table)
+    with stored_file_list(loaded, files, session.context.properties) as location:
+        yield location
 
 
 def remove_dangling_deletes(session: SqlSession, table: Identifier) -> Row:
