@@ -14,6 +14,7 @@ from uuid import uuid4
 import msgspec
 import numpy as np
 import pyarrow as pa
+from pyroaring import BitMap64
 
 from frazil.client.rows.row_files import positions_of
 from frazil.client.rows.write_folders import WriteFolder
@@ -37,6 +38,7 @@ from frazil.datafiles.ordering.sort_keys import (
 from frazil.datafiles.ordering.z_order_keys import limits_of, sample_rows, z_fields
 from frazil.datafiles.portable_table import PortableTable
 from frazil.datafiles.reading.file_storage import Storage
+from frazil.datafiles.reading.row_positions import Positions
 from frazil.datafiles.reading.scan_tasks import ScanTask
 from frazil.datafiles.reading.task_reader import read_task
 from frazil.datafiles.writing.data_file_writer import ROW_NUMBER, ArrowFileWriter
@@ -154,12 +156,13 @@ def _numbered(
     task: ScanTask, facts: PortableTable, storage: Storage, read: ReadRows
 ) -> Iterator[pa.RecordBatch]:
     lineage = (ROW_ID, LAST_UPDATED) if facts.format_version >= MIN_FORMAT_VERSION else ()
-    positions: list[np.ndarray[tuple[int], np.dtype[np.int64]]] = []
+    positions = BitMap64()
     next_number = read.count
     for batch in read_task(
         task, facts, storage, facts.schema, metadata_columns=(*lineage, POSITION)
     ):
-        positions.append(batch.column(POSITION).to_numpy(zero_copy_only=False))
+        # Batch by batch, because a file may have so many rows that a list of them is large.
+        positions |= positions_of([batch.column(POSITION).to_numpy(zero_copy_only=False)])
         numbers = pa.array(np.arange(next_number, next_number + batch.num_rows))
         next_number += batch.num_rows
         if next_number - read.count > task.data_file.record_count:
@@ -168,4 +171,4 @@ def _numbered(
                 f"{task.data_file.record_count}"
             )
         yield batch.drop_columns([POSITION]).append_column(ROW_NUMBER, numbers)
-    read.add(task.file_path, positions_of(positions))
+    read.add(task.file_path, Positions(positions))

@@ -18,6 +18,7 @@ from typing import Final, Protocol
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from pyroaring import BitMap64
 
 from frazil.client.rows.row_files import positions_of
 from frazil.datafiles.footers.files_from_parquet import DataFile
@@ -28,6 +29,7 @@ Numbers = npt.NDArray[np.int64]
 _POSITION_BITS: Final = 40
 _POSITION_MASK: Final = (1 << _POSITION_BITS) - 1
 _MAX_ROWS_IN_MEMORY: Final = 4 << 20
+_ROWS_AT_ONCE: Final = 1 << 20
 
 
 class ReadRows:
@@ -42,13 +44,20 @@ class ReadRows:
         self._files[path] = self.count, positions
         self.count += len(positions)
 
-    def numbers(self, path: str, positions: Positions | None) -> Numbers:
-        """Return the numbers of those rows at the positions that were read; None for all."""
+    def numbers(self, path: str, positions: Positions | None) -> Iterator[Numbers]:
+        """Yield the numbers of those rows at the positions that were read; None for all."""
         before, read = self._files[path]
         if positions is None:
-            return np.arange(before, before + len(read), dtype=np.int64)
+            for start in range(before, before + len(read), _ROWS_AT_ONCE):
+                yield np.arange(start, min(start + _ROWS_AT_ONCE, before + len(read)))
+            return
         wanted = position_array(positions & read)
-        return before + np.searchsorted(position_array(read), wanted).astype(np.int64)
+        if not len(wanted):
+            return
+        all_read = position_array(read)
+        for start in range(0, len(wanted), _ROWS_AT_ONCE):
+            part = wanted[start : start + _ROWS_AT_ONCE]
+            yield before + np.searchsorted(all_read, part).astype(np.int64)
 
 
 class Places(Protocol):
@@ -114,8 +123,9 @@ class MovedRows:
 
     def moved(self, rows: Mapping[str, Positions | None]) -> Mapping[str, Positions]:
         """Return the positions of rows in the new files."""
-        found: dict[str, list[Numbers]] = {}
+        found: dict[str, BitMap64] = {}
         for old_path, positions in rows.items():
-            for path, new in self.places.of(self.read.numbers(old_path, positions)):
-                found.setdefault(path, []).append(new)
-        return {path: positions_of(parts) for path, parts in found.items()}
+            for numbers in self.read.numbers(old_path, positions):
+                for path, new in self.places.of(numbers):
+                    found.setdefault(path, BitMap64()).update(positions_of([new]))
+        return {path: Positions(bitmap) for path, bitmap in found.items()}
