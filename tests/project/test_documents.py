@@ -53,7 +53,7 @@ def test_every_room_is_in_the_architecture() -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text()
     rooms = {path.parent.name for path in (ROOT / "src" / "frazil").glob("*/__init__.py")}
     assert {room for room in rooms if not re.search(rf"\b{room}\b", text)} == set()
-    assert len(text.splitlines()) <= 125
+    assert len(text.splitlines()) <= 135
 
 
 def test_the_architecture_names_modules_that_exist() -> None:

@@ -145,3 +145,36 @@ def test_the_job_of_a_killed_server_is_finished_by_the_next(tmp_path: Path) -> N
         wait_until(lambda: client.jobs.get(job).state.is_final, "the job did not end")
         assert client.jobs.get(job).state is JobState.SUCCEEDED
         assert client.jobs.health("shop.orders").manifests.count == 1
+
+
+def test_two_servers_share_the_jobs_and_one_finishes_what_the_other_has_left(
+    tmp_path: Path, postgres_database: str
+) -> None:
+    import psycopg
+
+    flags = ("--database", postgres_database, "--warehouse", str(tmp_path / "warehouse"))
+    tables = [f"shop.t{number}" for number in range(4)]
+    one = start_server(tmp_path / "one", *flags)
+    with running_server(tmp_path / "two", *flags) as two, Client(two.url) as client:
+        client.create_namespace("shop")
+        for table in tables:
+            client.create_table(table, "id bigint, item string")
+            append_files(client, table, 3)
+        with Client(one.url) as first:
+            jobs = [
+                first.jobs.start(table, operation)
+                for operation in ("rewrite_manifests", "expire_snapshots")
+                for table in tables
+            ]
+        one.process.kill()
+        one.process.wait()
+        # What the killed server was running is free as soon as it counts as dead.
+        with psycopg.connect(postgres_database, autocommit=True) as database:
+            for rows in ("jobs", "job_locks"):
+                aged = f"UPDATE {rows} SET heartbeat_ms = heartbeat_ms - 3600000"
+                database.execute(aged.encode())
+        wait_until(
+            lambda: all(client.jobs.get(job).state.is_final for job in jobs), "a job did not end"
+        )
+        assert {client.jobs.get(job).state for job in jobs} == {JobState.SUCCEEDED}
+        assert {client.jobs.health(table).manifests.count for table in tables} == {1}
