@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import shutil
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
@@ -107,11 +107,11 @@ class KillableJob:
     """A job on the one table of a world."""
 
     name: str
-    run: Callable[[str, str], None]
+    run: Callable[[str, str, Mapping[str, str]], None]
     """Runs the job on a table of the server at a URL. It is importable, for child processes."""
     victim: Victim
-    prepare: Callable[[World, TableModel], object]
-    """Makes work for the job, before the catalog is saved."""
+    prepare: Callable[[World, TableModel], Mapping[str, str]]
+    """Makes work for the job, before the catalog is saved; returns the options of the job."""
 
     @property
     def id(self) -> str:
@@ -130,7 +130,7 @@ class Kills:
                 world.client.create_namespace(NAMESPACE)
                 table = world.create_table(3)
                 self._name = table.identifier
-                job.prepare(world, table)
+                self._options = job.prepare(world, table)
                 world.observe()
             catalog.stop(server)
         self._saved = world
@@ -146,6 +146,7 @@ class Kills:
         world = self._world()
         world.tables = copy.deepcopy(self._saved.tables)
         world.canaries = set(self._saved.canaries)
+        world.may_be_purged = self.job.name == "purge"
         return world
 
     def _count(self) -> int:
@@ -168,8 +169,9 @@ class Kills:
             DatabaseClock(self.catalog.database).silence_workers()
             with self.catalog.server():
                 world.observe()
-                self.job.run(self.catalog.url, self._name)
-                Routes(self.catalog.url, self._name).wait_for_jobs()
+                self._run()
+                if world.client.table_exists(self._name):
+                    Routes(self.catalog.url, self._name).wait_for_jobs()
                 self._finish(world)
         return reached
 
@@ -179,9 +181,10 @@ class Kills:
         fuse.arm(point)
         try:
             if self.job.victim == "client":
-                run_child(self.job.run, self.catalog.url, self._name, fuse=fuse.path)
+                url, name = self.catalog.url, self._name
+                run_child(self.job.run, url, name, self._options, fuse=fuse.path)
             else:
-                self.job.run(self.catalog.url, self._name)
+                self._run()
         except (FrazilError, Refused, OSError):
             # Otherwise the error is no consequence of a kill.
             if point == 0 or fuse.count < point:
@@ -190,6 +193,9 @@ class Kills:
             count = fuse.count
             fuse.disarm()
         return count
+
+    def _run(self) -> None:
+        self.job.run(self.catalog.url, self._name, self._options)
 
     def _finish(self, world: World) -> None:
         with world.client:

@@ -269,9 +269,7 @@ def purge(world: World, table: TableModel) -> str | None:
     """Drop a table with its files, which stay until the quarantine has ended."""
     if len(world.live_tables()) < 3:
         return None
-    world.client.drop_table(table.identifier, purge=True)
-    table.is_dropped = True
-    table.purged_until_ms = now_ms() + table.quarantine_ms
+    world.purge(table)
     return "purge"
 
 

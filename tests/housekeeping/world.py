@@ -129,6 +129,8 @@ class World:
         self.oracle = Oracle()
         self.tables: list[TableModel] = []
         self.canaries: set[str] = set()
+        self.may_be_purged = False
+        """Whether a table may be gone because a purge was interrupted after its commit."""
         self.log: list[str] = []
         self._numbers = itertools.count(1)
         self._ids = itertools.count(1)
@@ -217,7 +219,20 @@ class World:
             self._look(table)
         self.check_protected()
 
+    def purge(self, table: TableModel) -> None:
+        """Drop a table with its files, which stay until the quarantine has ended."""
+        self.client.drop_table(table.identifier, purge=True)
+        self.note_purge(table)
+
+    def note_purge(self, table: TableModel) -> None:
+        table.is_dropped = True
+        table.purged_until_ms = now_ms() + table.quarantine_ms
+
     def _look(self, table: TableModel) -> None:
+        if not self.client.table_exists(table.identifier):
+            if not self.may_be_purged:
+                raise Lost(f"the table {table.identifier} is gone")
+            return self.note_purge(table)
         before = table.tree
         loaded = self.client.load_table(table.identifier, snapshots="refs")
         tree = table.tree = self.oracle.table(loaded.metadata_location)
