@@ -89,6 +89,31 @@ def test_entries_are_clustered_by_partition(
     assert rewrite(world, table).added_manifests_count <= 1
 
 
+def test_large_manifests_that_overlap_with_no_other_stay(
+    world: World, new_table: TableFactory
+) -> None:
+    table = by_day(new_table, (2, "main"), appends=40)
+    sizes = [manifest["manifest_length"] for manifest in table.tree().manifests]
+
+    def set_target(size: int) -> None:
+        updates = {"commit.manifest.target-size-bytes": str(size)}
+        table.commit({"action": "set-properties", "updates": updates})
+
+    set_target(sum(sizes) // 4)
+    rewrite(world, table)
+    large = {m["manifest_path"]: m["manifest_length"] for m in table.tree().manifests}
+    assert len(large) > 1
+    set_target(min(large.values()) * 4 // 3)
+    for number in range(9):
+        table.append(table.data(f"late{number}", "2024-03-01"))
+    assert rewrite(world, table).rewritten_manifests_count == 9
+    assert large.keys() < {m["manifest_path"] for m in table.tree().manifests}
+    # The files of an early day are in a large manifest, which is rewritten with theirs.
+    table.append(table.data("early0", DAYS[0]), table.data("early1", DAYS[1]))
+    assert rewrite(world, table).rewritten_manifests_count > 1
+    assert not large.keys() <= {m["manifest_path"] for m in table.tree().manifests}
+
+
 @VERSIONS
 def test_unpartitioned_manifests_become_one(
     world: World, new_table: TableFactory, place: tuple[int, str]

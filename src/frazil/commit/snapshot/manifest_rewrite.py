@@ -61,6 +61,8 @@ MAX_CLUSTER_BYTES: Final = 128 << 20
 """The manifests that are rewritten together: their new manifests are in memory at once."""
 MAX_NEW_MANIFESTS: Final = 1_000
 """Of one cluster: they are all written at the same time."""
+_LARGE: Final = 0.75
+"""The part of the target size from which on a manifest is large."""
 _SLACK: Final = 1.2
 """How much larger than the target a new manifest may become, as in Java."""
 
@@ -129,8 +131,7 @@ def clusters(
         if head.manifests is None or not sources:
             continue
         ranges = _ranges(sources, head.manifests.schema, field)
-        ordered = sorted(sources, key=lambda listed: ranges[listed.manifest_path])
-        for packed in _packed(ordered):
+        for packed in _packed(_chosen(sources, ranges, target)):
             cluster = Cluster(content, chosen, tuple(packed), target)
             if _improves(cluster, ranges):
                 found.append(cluster)
@@ -179,6 +180,24 @@ def _bound(type_: Type, bound: bytes | None) -> tuple[Any, ...]:
         return _comparable(None if bound is None else from_binary(type_, bound))
     except InvalidValue:
         return _comparable(None)
+
+
+def _chosen(
+    sources: Sequence[ManifestFile], ranges: Mapping[str, _Range], target_size_bytes: int
+) -> Iterator[ManifestFile]:
+    """Yield small manifests and those that overlap with others, in the order of their ranges.
+
+    Large manifests with partitions of their own are already as a rewrite would leave them.
+    """
+    ordered = sorted(sources, key=lambda listed: ranges[listed.manifest_path])
+    own = [ranges[listed.manifest_path] for listed in ordered]
+    reached = _comparable(None)
+    for number, (listed, (low, high)) in enumerate(zip(ordered, own, strict=True)):
+        next_low = own[number + 1][0] if number + 1 < len(own) else high
+        overlaps = low < reached or next_low < high
+        reached = max(reached, high)
+        if overlaps or listed.manifest_length < _LARGE * target_size_bytes:
+            yield listed
 
 
 def _packed(sources: Iterable[ManifestFile]) -> Iterator[list[ManifestFile]]:
