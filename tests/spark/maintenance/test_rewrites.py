@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as fn
 from typer.testing import CliRunner
 
 from frazil.cli.app import app
@@ -21,6 +22,7 @@ from frazil.datafiles.reading.scan_tasks import ScanTask
 from frazil.maintenance import RewriteResult, rewrite_data_files
 from frazil.maintenance.rewrite_engine import GroupWork, WrittenRows
 from frazil.spark.maintenance.group_shares import shares_of
+from frazil.spark.maintenance.sorted_rewrite import partition_numbers
 from frazil.spark.maintenance.spark_engine import SparkEngine
 from frazil.spark.session import Session
 from frazil.wire.errors import BadRequest, FrazilError
@@ -235,6 +237,14 @@ def test_parts_of_files_are_shared_out_evenly() -> None:
                 size = part.data_file.file_size_in_bytes
                 ends[part.file_path] = size if part.length is None else part.start + part.length
         assert ends == {each.file_path: each.data_file.file_size_in_bytes for each in tasks}
+
+
+def test_each_range_goes_to_a_task_of_its_own(spark: SparkSession) -> None:
+    for count in (2, 7, 40):
+        parts = partition_numbers(count)
+        frame = spark.createDataFrame([(part,) for part in parts], "part int")
+        found = frame.repartition(count, "part").select("part", fn.spark_partition_id()).collect()
+        assert sorted(found, key=lambda row: row[1]) == list(zip(parts, range(count), strict=True))
 
 
 # --- other writers --------------------------------------------------------------------------------

@@ -48,7 +48,7 @@ class ReadLeases:
 
     def hold(self, calls: LeaseCalls, spark: SparkSession, table: Table, snapshot_id: int) -> None:
         """Lease a snapshot for a day; without the lease it can be read all the same."""
-        key = str(table.metadata["table-uuid"]), snapshot_id
+        key = table.uuid, snapshot_id
         now_s = time.monotonic()
         with self._lock:
             held = self._held.get(key)

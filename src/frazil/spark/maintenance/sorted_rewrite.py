@@ -167,14 +167,14 @@ def range_limits(samples: Sequence[bytes], order: RowOrder, ranges: int) -> pa.T
     return keys.take(indexes.take(pa.array(rows[rows < len(ends)])))
 
 
-def partition_numbers(count_: int) -> tuple[int, ...]:
+def partition_numbers(partitions: int) -> tuple[int, ...]:
     """Return numbers that Spark's hash partitioning sends to the partitions 0, 1, 2 and so on.
 
     If it sent two to one task, that task would sort both ranges.
     """
     numbers: dict[int, int] = {}
     for number in count():
-        numbers.setdefault(mmh3.hash(struct.pack("<i", number), _HASH_SEED) % count_, number)
-        if len(numbers) == count_:
-            return tuple(numbers[partition] for partition in range(count_))
+        numbers.setdefault(mmh3.hash(struct.pack("<i", number), _HASH_SEED) % partitions, number)
+        if len(numbers) == partitions:
+            return tuple(numbers[partition] for partition in range(partitions))
     raise AssertionError("unreachable: the loop has no end")
