@@ -195,6 +195,44 @@ def test_clickhouse_120165_rows_that_were_acknowledged_meanwhile_stay(
     assert rows(client, stale) == expected
 
 
+def test_iceberg_7522_each_commit_has_a_sequence_number_of_its_own(
+    client: Client, new_table: Callable[..., Table]
+) -> None:
+    """New files have the number of the snapshot that was read, but snapshots have new ones."""
+    table = new_table(3)
+    read = table.snapshot("main").sequence_number
+    rewrite_data_files(table, options={**ALL, "max-file-group-input-files": "1"})
+    loaded = client.load_table(table.identifier)
+    numbers = [snapshot.sequence_number for snapshot in loaded.ancestors()]
+    assert numbers == list(range(2 * FILES, 0, -1))
+    tasks = loaded.plan(sequence_numbers=True).tasks
+    assert {task.data_file.data_sequence_number for task in tasks} == {read}
+
+
+@WITH_DELETES
+def test_a_branch_is_rewritten_beside_main(
+    client: Client,
+    new_table: Callable[..., Table],
+    monkeypatch: pytest.MonkeyPatch,
+    version: int,
+) -> None:
+    table = new_table(version)
+    table.create_branch("b")
+    client.delete(table.identifier, "id = 1", branch="b")
+
+    def delete() -> None:
+        client.delete(table.identifier, "id = 2")
+        client.delete(table.identifier, "id = 33", branch="b")
+
+    during_the_rewrite(monkeypatch, delete)
+    result = rewrite_data_files(table.refreshed(), branch="b", sort_order="id desc", options=ALL)
+    assert (result.rewritten_data_files_count, result.added_data_files_count) == (FILES, 1)
+    assert rows(client, table) == everything(2)
+    found = client.scan(table.identifier, snapshot="b").to_pylist()
+    assert {row["id"] for row in found} == everything(1, 33).keys()
+    assert len(data_files(client, table)) == FILES
+
+
 # --- a stream of deletes --------------------------------------------------------------------------
 
 
