@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from frazil import Client, Table
+from frazil.client.rows.row_removal import write_grouped_deletes
 from frazil.maintenance import (
     convert_equality_deletes,
     rewrite_data_files,
@@ -152,6 +154,44 @@ def test_concurrent_commits_lose_nothing(
     assert rows(client, table) == expected
     rewrite_position_delete_files(table, options=ALL)
     assert rows(client, table) == expected
+
+
+def test_only_changed_partitions_are_written_again(
+    client: Client, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"{namespace}.t"
+    client.create_table(
+        name,
+        "id long, item string",
+        partition_by=["item"],
+        format_version=2,
+        properties={"write.delete.mode": "merge-on-read", **BY_PARTITION},
+    )
+    for item in ("a", "b"):
+        for start in (0, 5):
+            client.append(name, [{"id": start + id, "item": item} for id in range(5)])
+        for id in (1, 6):
+            client.delete(name, f"item = '{item}' and id in ({id}, {id + 1})")
+    written: list[Any] = []
+
+    def noted(table: Table, groups: Any, folder: Any) -> Any:
+        files = write_grouped_deletes(table, groups, folder)
+        written.extend(file.partition[0] for file in files)
+        return files
+
+    monkeypatch.setattr("frazil.maintenance.position_delete_rewrite.write_grouped_deletes", noted)
+    # A compaction removes one of the delete files.
+    during_the_rewrite(
+        monkeypatch,
+        lambda: rewrite_data_files(
+            client.load_table(name), where="item = 'a' and id < 3", options=ALL
+        ),
+    )
+    before = client.scan(name).to_pylist()
+    rewrite_position_delete_files(client.load_table(name), options=ALL)
+    assert sorted(written) == ["a", "a", "b"]
+    key = str
+    assert sorted(client.scan(name).to_pylist(), key=key) == sorted(before, key=key)
 
 
 ALL = {"rewrite-all": "true"}

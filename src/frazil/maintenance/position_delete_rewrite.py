@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -113,9 +113,9 @@ def rewrite_position_delete_files(
         )
     done: list[_Rewritten] = []
     failed: list[tuple[int, Exception]] = []
-    rewrite = _Rewrite(table, branch, properties or {}, chosen)
     batches = list(packed(groups, lambda group: len(group.files), _MAX_FILES))
     for number, batch in enumerate(batches, start=1):
+        rewrite = _Rewrite(table, branch, properties or {}, chosen)
         try:
             done.append(rewrite.run(snapshot_id, batch))
         except FAILURES as error:
@@ -299,6 +299,10 @@ class _Rewritten:
         )
 
 
+_Written: TypeAlias = tuple[tuple[PositionDeleteFile, ...], tuple[RemovedDeletes, ...]]
+"""The new delete files of a group, and the old ones that they include."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Rewrite:
     """A rewrite of some groups, which is planned again if other commits change their files."""
@@ -307,6 +311,8 @@ class _Rewrite:
     branch: str
     properties: Mapping[str, str]
     options: DeleteRewriteOptions
+    _known: dict[tuple[str, ...], tuple[_Group, _Written]] = field(default_factory=dict)
+    """What was written for each group, by the paths of its files."""
 
     def run(self, snapshot_id: int, groups: Sequence[_Group]) -> _Rewritten:
         with committing(new_folder(self.table, self.properties), self.table.intent) as write:
@@ -319,7 +325,7 @@ class _Rewrite:
             return done or _Rewritten()
 
     def _rewrite(self, write: Write, snapshot_id: int, groups: Sequence[_Group]) -> _Rewritten:
-        written = [self._written(write.folder, group) for group in groups]
+        written = [self._written_once(write.folder, group) for group in groups]
         added = tuple(file for new, _ in written for file in new)
         old = {file.file_path: file for group in groups for file in group.files}
         included = dict.fromkeys(each for _, some in written for each in some)
@@ -340,9 +346,16 @@ class _Rewrite:
     def _has_vectors(self) -> bool:
         return self.table.format_version >= VECTORS_MIN_FORMAT_VERSION
 
-    def _written(
-        self, folder: WriteFolder, group: _Group
-    ) -> tuple[tuple[PositionDeleteFile, ...], tuple[RemovedDeletes, ...]]:
+    def _written_once(self, folder: WriteFolder, group: _Group) -> _Written:
+        """Write a group again only if other commits have changed it."""
+        paths = tuple(file.file_path for file in group.files)
+        before, written = self._known.get(paths, (None, None))
+        if written is None or before != group:
+            written = self._written(folder, group)
+            self._known[paths] = group, written
+        return written
+
+    def _written(self, folder: WriteFolder, group: _Group) -> _Written:
         """Write the new deletes. Return also the old ones that they include."""
         rows = self._deleted_rows(folder, group)
         if self._has_vectors:
