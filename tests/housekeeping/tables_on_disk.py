@@ -11,10 +11,12 @@ from typing import Any
 from frazil.commit.pipeline.pending_requests import Context
 from frazil.db.housekeeping_rows import (
     DeletionState,
+    IntentState,
     database_now_ms,
     doomed_files,
     doomed_parameters,
     expired_snapshots,
+    intents_of,
 )
 from frazil.db.rows import Database
 from frazil.db.sql import Statements
@@ -169,6 +171,10 @@ class TableOnDisk:
     def doomed(self) -> dict[str, DeletionState]:
         rows = doomed_files(self.world.database, self.uuid)
         return {row.path.rpartition("/")[2]: row.state for row in rows}
+
+    def intents(self) -> dict[str, IntentState]:
+        rows = intents_of(self.world.database, self.uuid)
+        return {row.prefix.rpartition("/")[2]: row.state for row in rows}
 
     def snapshot_ids(self) -> list[int]:
         return [own.snapshot_id for own in self.metadata.snapshots.bare_items()]

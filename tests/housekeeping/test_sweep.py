@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from frazil.db.housekeeping_rows import DeletionState, IntentState, intents_of
+from frazil.db.housekeeping_rows import DeletionState, IntentState
 from frazil.housekeeping.deletion import marked_files
 from frazil.housekeeping.server_operations import ServerTools
 from frazil.housekeeping.sweep import sweep_table, tables_due
@@ -376,11 +376,7 @@ def test_leftovers_of_an_ended_writer_are_deleted(shop: TableOnDisk) -> None:
     assert shop.names() == {"c", "d", "e"}
     assert not (shop.folder / "data" / "w1" / "x").exists()
     assert (shop.folder / "data" / "w2").exists()
-    states = {
-        row.prefix.rpartition("/")[2]: row.state
-        for row in intents_of(shop.world.database, shop.uuid)
-    }
-    assert states == {"w1": IntentState.SWEPT, "w2": IntentState.LIVE}
+    assert shop.intents() == {"w1": IntentState.SWEPT, "w2": IntentState.LIVE}
     late = shop.table.conflict({"action": "append", "add-data-files": [shop.file("w1/z")]})
     assert late.clause == "file-being-deleted"
     shop.check()
@@ -410,6 +406,16 @@ def test_metadata_files_that_fell_off_the_log_are_deleted(shop: TableOnDisk) -> 
     shop.update("set-properties", updates={"write.metadata.delete-after-commit.enabled": "true"})
     shop.append("e")
     assert len(shop.sweep().problems) == 0
+
+
+def test_old_metadata_files_are_deleted_without_reading_any_list(shop: TableOnDisk) -> None:
+    shop.update("set-properties", updates={"write.metadata.previous-versions-max": "1"})
+    shop.append("a")
+    shop.append("b")
+    for name in shop.avro_files():
+        (shop.folder / "metadata" / name).unlink()
+    assert shop.sweep().deleted.metadata == 2
+    assert len(shop.metadata_files()) == 2
 
 
 def test_files_outside_of_the_table_stay(shop: TableOnDisk, shared_world: World) -> None:
@@ -513,6 +519,19 @@ def test_the_server_sweeps_by_itself(shop: TableOnDisk) -> None:
     finally:
         sweeper.close()
     shop.check()
+
+
+def test_swept_intents_are_forgotten_after_a_month(shop: TableOnDisk) -> None:
+    shop.intend("old", ttl_ms=-31 * 24 * HOUR_MS)
+    shop.intend("new", ttl_ms=-HOUR_MS)
+    shop.sweep()
+    sweeper = Sweeper(shop.tools, every_s=0.01)
+    sweeper.start()
+    try:
+        wait_until(lambda: len(shop.intents()) == 1, "the intent is still there")
+    finally:
+        sweeper.close()
+    assert shop.intents() == {"new": IntentState.SWEPT}
 
 
 def test_a_view_or_a_table_that_does_not_exist_is_left_alone(shop: TableOnDisk) -> None:

@@ -22,7 +22,13 @@ from frazil.db.housekeeping_rows import database_now_ms
 from frazil.db.rows import Database
 from frazil.housekeeping.deletion.deleted_counts import DeletedFiles, SweepResult
 from frazil.housekeeping.deletion.deletion_marks import Marks, RowsChanged
-from frazil.housekeeping.deletion.due_rows import DueRows, forget_expired, named_by_rows, run_many
+from frazil.housekeeping.deletion.due_rows import (
+    DueRows,
+    forget_expired,
+    is_metadata_file,
+    named_by_rows,
+    run_many,
+)
 from frazil.housekeeping.deletion.marked_files import (
     chunked,
     delete_marked,
@@ -99,9 +105,12 @@ class _TableSweep:
         if rows.is_empty:
             return SweepResult()
         reader = tree_reader(self.tools)
-        marks = Marks(self.tools, self.row.uuid, KeptFiles(reader, self.watch))
+        light = rows.are_old_metadata
+        kept = KeptFiles(reader, self.watch)
+        marks = Marks(self.tools, self.row.uuid, kept, only_metadata=light)
         marks.keep(self.row.metadata_location)
-        marks.kept.add(named_by_rows(rows.kept), in_quarantine=True)
+        if not light:
+            kept.add(named_by_rows(rows.kept), in_quarantine=True)
         self._delete_leftovers(rows, marks)
         self._delete_doomed(rows, marks)
         self._delete_expired(rows, marks, reader)
@@ -185,5 +194,4 @@ class _TableSweep:
 
 def _retired_kind(path: str) -> FileKind:
     """Return what a file is that the metadata no longer names."""
-    is_metadata = path.endswith((".metadata.json", ".metadata.json.gz"))
-    return FileKind.METADATA if is_metadata else FileKind.STATISTICS
+    return FileKind.METADATA if is_metadata_file(path) else FileKind.STATISTICS

@@ -8,6 +8,7 @@ import threading
 from typing import Final
 
 from frazil.db.base import DatabaseUnavailable
+from frazil.db.housekeeping_rows import database_now_ms
 from frazil.housekeeping.reachability import Watch
 from frazil.housekeeping.server_operations import JobCancelled, ServerTools
 from frazil.housekeeping.sweep import sweep_table, tables_due
@@ -17,6 +18,7 @@ from frazil.wire.errors import FrazilError
 _log = logging.getLogger("frazil.housekeeping")
 
 SWEEP_EVERY_S: Final = 600.0
+_KEEP_INTENTS_MS: Final = 30 * 24 * 3_600_000
 
 
 class Sweeper:
@@ -43,6 +45,7 @@ class Sweeper:
     def _run(self) -> None:
         while not self._stop.wait(self._every_s * random.uniform(0.5, 1.5)):
             try:
+                self._forget_intents()
                 due = tables_due(self._tools.database)
             except DatabaseUnavailable:
                 continue  # The catalog reports an outage of its database.
@@ -50,6 +53,12 @@ class Sweeper:
                 if self._stop.is_set():
                     return
                 self._sweep(uuid)
+
+    def _forget_intents(self) -> None:
+        """Drop intents that were swept long ago. No writer commits files that old."""
+        database = self._tools.database
+        before_ms = database_now_ms(database) - _KEEP_INTENTS_MS
+        database.execute("forget_intents", {"before_ms": before_ms})
 
     def _sweep(self, uuid: str) -> None:
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid as uuids
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from frazil.db.base import Committed, DatabaseUnavailable, OutcomeUnknown, Refused, Transaction
@@ -31,8 +32,13 @@ class RowsChanged(Exception):
 class Marks:
     """Marks files in transactions that have seen the newest metadata of the table."""
 
-    def __init__(self, tools: ServerTools, uuid: str, kept: KeptFiles) -> None:
+    def __init__(
+        self, tools: ServerTools, uuid: str, kept: KeptFiles, *, only_metadata: bool = False
+    ) -> None:
+        """Create marks of a table. With `only_metadata` they are asked about metadata files only,
+        so that nobody has to read the lists of all snapshots."""
         self._tools = tools
+        self._only_metadata = only_metadata
         self._uuid = uuid
         self.kept = kept
         self._own = OwnFiles(lambda path: False)
@@ -50,7 +56,8 @@ class Marks:
         metadata = self._tools.catalog.metadata_at(metadata_location)
         if not gc_is_enabled(metadata):
             raise RowsChanged
-        self.kept.add(named_by_table(metadata, metadata_location))
+        named = named_by_table(metadata, metadata_location)
+        self.kept.add(replace(named, snapshots=()) if self._only_metadata else named)
         self._own = own_files_of(self._tools.catalog.locations, metadata)
         if not self._seen:
             base = metadata.location

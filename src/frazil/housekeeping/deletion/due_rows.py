@@ -80,6 +80,12 @@ class DueRows:
         ]
 
     @property
+    def are_old_metadata(self) -> bool:
+        """Whether there is nothing to delete but old metadata files."""
+        others = self.due or self.doomed or self.ended
+        return not others and all(map(is_metadata_file, self.retired))
+
+    @property
     def is_empty(self) -> bool:
         return not (self.due or self.doomed or self.retired or self.ended)
 
@@ -92,6 +98,10 @@ def _is_due(
     if row.state is DeletionState.DELETING:
         return True
     return row.delete_after_ms <= now_ms and row.snapshot_id not in leased
+
+
+def is_metadata_file(path: str) -> bool:
+    return path.endswith((".metadata.json", ".metadata.json.gz"))
 
 
 def forget_expired(database: Database, uuid: str, rows: DueRows) -> None:

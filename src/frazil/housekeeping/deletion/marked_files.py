@@ -63,7 +63,7 @@ class EmptiedFolders:
     def __init__(self, roots: Sequence[str]) -> None:
         """Create it with folders that always stay, such as that of the table."""
         self._keys = PathKeys(decode=False)
-        self._roots = {str(self._keys.of_folder(root)) for root in roots}
+        self._roots = {self._keys.of_folder(root) for root in roots}
         self._folders: set[str] = set()
 
     def add(self, files: Iterable[FoundFile]) -> None:
@@ -75,10 +75,16 @@ class EmptiedFolders:
     def remove(self, store: Store, used: Sequence[str] = ()) -> None:
         """Remove the empty folders. Those that a writer has announced stay."""
         taken = [self._keys.of_folder(prefix) for prefix in used]
-        for folder in sorted(self._folders, key=len, reverse=True):
-            while folder and str(key := self._keys.of_folder(folder)) not in self._roots:
-                inside = any(is_below(key, self._keys.of_folder(root)) for root in self._roots)
-                if not inside or any(own == key or is_below(own, key) for own in taken):
-                    break
-                store.remove_empty_folders(folder)
+        inside: set[str] = set()
+        for folder in self._folders:
+            while folder not in inside and self._is_inside(folder):
+                inside.add(folder)
                 folder = folder.rpartition("/")[0]
+        for folder in sorted(inside, key=len, reverse=True):
+            key = self._keys.of_folder(folder)
+            if not any(own == key or is_below(own, key) for own in taken):
+                store.remove_empty_folders(folder)
+
+    def _is_inside(self, folder: str) -> bool:
+        key = self._keys.of_folder(folder)
+        return key not in self._roots and any(is_below(key, root) for root in self._roots)
