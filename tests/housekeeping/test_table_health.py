@@ -171,6 +171,20 @@ def test_an_autopilot_runs_jobs_that_wait_for_a_worker(client: Client) -> None:
     assert (done.result or {})["rewritten-data-files-count"] == 6
 
 
+def test_a_run_that_somebody_asks_for_is_done_by_a_worker(client: Client) -> None:
+    """Also on a table that the autopilot leaves alone, and a dry run changes nothing."""
+    table = make_table(client, "asked", properties={"frazil.maintenance.enabled": "false"})
+    dry = client.jobs.start(table, "maintain", dry_run=True)
+    Autopilot(client).run_once()
+    planned = (client.jobs.get(dry).result or {})["actions"]
+    assert ("rewrite_data_files", "planned") in {(a["operation"], a["state"]) for a in planned}
+    assert client.jobs.health(table).data_files.count == 6
+    asked = client.jobs.start(table, "maintain")
+    Autopilot(client).run_once()
+    assert client.jobs.get(asked).state is JobState.SUCCEEDED
+    assert client.jobs.health(table).data_files.count == 1
+
+
 def test_a_read_only_token_watches_jobs_and_starts_none(tmp_path: Any) -> None:
     digests = [sha256(token.encode()).hexdigest() for token in ("not-a-secret", "also-no-secret")]
     tokens = {"FRAZIL_TOKENS": f"etl:{digests[0]},reader:{digests[1]}:read"}

@@ -61,17 +61,18 @@ def tokens_path(tmp_path: Path) -> Path:
 
 
 def test_a_server_compacts_and_expires_by_itself(tmp_path: Path, tokens_path: Path) -> None:
-    """With tokens, which are read again meanwhile, and with a certificate of its own."""
-    pair = make_pair()
-    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    pair.write(cert, key)
+    """With tokens and a certificate, which are both replaced meanwhile."""
+    first, second = make_pair(), make_pair()
+    cert, key, trusted = tmp_path / "cert.pem", tmp_path / "key.pem", tmp_path / "trusted.pem"
+    first.write(cert, key)
+    trusted.write_bytes(first.certificate + second.certificate)
     flags = (
         *EVERY_SECOND,
         *("--tokens-file", str(tokens_path), "--tls-cert", str(cert), "--tls-key", str(key)),
     )
     with (
-        running_server(tmp_path / "server", *flags, ca_file=cert) as server,
-        Client(server.url, token=TOKEN, ca_file=str(cert)) as client,
+        running_server(tmp_path / "server", *flags, ca_file=trusted) as server,
+        Client(server.url, token=TOKEN, ca_file=str(trusted)) as client,
     ):
         client.create_namespace("shop", EXPIRE_AT_ONCE)
         client.create_table("shop.orders", "id bigint, item string")
@@ -86,7 +87,11 @@ def test_a_server_compacts_and_expires_by_itself(tmp_path: Path, tokens_path: Pa
         assert (run.principal, run.started_by) == ("local:maintain", "autopilot")
 
         tokens_path.write_text(entry("etl", TOKEN) + entry("other", "another-token"))
+        second.write(cert, key)
         wait_until(lambda: "tokens_file reloaded" in server.log, "the tokens were not read again")
+        wait_until(
+            lambda: "there is a new certificate" in server.log, "the child was not started again"
+        )
         append_files(client, "shop.orders")
         wait_until(lambda: is_compact(client, "shop.orders"), "the table was not compacted again")
 

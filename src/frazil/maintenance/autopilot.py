@@ -61,10 +61,10 @@ class Autopilot:
 
     # --- looking ----------------------------------------------------------------------------------
 
-    def status(self, table: IdentifierName) -> TableStatus:
+    def status(self, table: IdentifierName, started_by: StartedBy | None = None) -> TableStatus:
         """Return the health of a table and what would be done."""
         health = self._client.jobs.health(table)
-        for_user = self._started_by is not StartedBy.AUTOPILOT
+        for_user = (started_by or self._started_by) is not StartedBy.AUTOPILOT
         return TableStatus(health, plan_maintenance(health, for_user=for_user, available=AVAILABLE))
 
     def tables(self) -> Iterator[Identifier]:
@@ -146,11 +146,15 @@ class Autopilot:
     ) -> Mapping[str, Any]:
         """Run the actions one after the other. Each is planned on what the one before has left."""
         begun_s = time.monotonic()
+        started_by = StartedBy(run.started_by)
+        if run.dry_run:
+            plan = self.status(run.identifier, started_by).plan
+            return {"actions": [_planned(action) for action in plan.runnable]}
         done: list[dict[str, Any]] = []
         tried: set[str] = set()
         while True:
             report(len(done), len(done) + 1)
-            found = self.status(run.identifier)
+            found = self.status(run.identifier, started_by)
             settings = maintenance_settings(found.health.settings)
             todo = [action for action in found.plan.runnable if action.operation not in tried]
             if not todo or time.monotonic() - begun_s > settings.max_seconds_per_run:
@@ -207,3 +211,13 @@ class Autopilot:
         operation = WORKER_OPERATIONS[job.operation]
         table = self._client.load_table(job.identifier)
         return operation(WorkerRun(table, job.options, job.dry_run, progress))
+
+
+def _planned(action: PlannedAction) -> dict[str, Any]:
+    return {
+        "operation": action.operation,
+        "reason": action.reason,
+        "state": "planned",
+        "saved-files": action.saved_files,
+        "saved-bytes": action.saved_bytes,
+    }

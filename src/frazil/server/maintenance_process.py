@@ -107,12 +107,16 @@ class MaintenanceProcess:
         pause_s = _FIRST_PAUSE_S
         while not self._stop.is_set():
             started_s = time.monotonic()
-            reason = self._run_child()
+            try:
+                reason = self._run_child()
+            except (OSError, ValueError) as error:
+                # Such as a certificate that is half written, or no memory for another process.
+                reason = f"could not be started: {error}"
             if self._stop.is_set():
                 return
             if time.monotonic() - started_s > _STABLE_S:
                 pause_s = _FIRST_PAUSE_S
-            _log.warning("the process of maintenance %s; again in %g s", reason, pause_s)
+            _log.warning("the process of maintenance %s; it starts again in %g s", reason, pause_s)
             self._stop.wait(pause_s)
             pause_s = min(_LONGEST_PAUSE_S, 2 * pause_s)
 
@@ -138,12 +142,18 @@ class MaintenanceProcess:
             used_bytes = resident_bytes(child.pid)
             if used_bytes > self._memory_bytes:
                 return (
-                    f"used {used_bytes >> 20} MiB of memory, more than --maintain-memory allows, "
-                    "and was ended"
+                    f"was ended, because it used {used_bytes >> 20} MiB of memory, more than "
+                    "--maintain-memory allows"
                 )
-            if self._connect() != connection:
-                return "is started again for a new certificate"
+            if self._has_changed(connection):
+                return "was ended, because there is a new certificate"
         return "is stopped with the server"
+
+    def _has_changed(self, connection: Connection) -> bool:
+        try:
+            return self._connect() != connection
+        except (OSError, ValueError):
+            return False  # The file of the certificate is being written.
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
