@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import duckdb
@@ -14,7 +15,11 @@ from pyiceberg.catalog.rest import RestCatalog
 
 from frazil import Client, Table, ValidationError
 from frazil.maintenance import rewrite_data_files
+from frazil.maintenance.local_engine import LocalEngine
+from frazil.maintenance.rewrite_engine import WrittenRows
+from frazil.maintenance.worker_operations import WORKER_OPERATIONS, WorkerRun
 from frazil.wire.errors import BadRequest
+from frazil.wire.maintenance_operations import REWRITE_DATA_FILES
 from tests.maintenance.conftest import (
     FILES,
     ROWS,
@@ -29,6 +34,7 @@ from tests.maintenance.conftest import (
 )
 from tests.support.duck import attach
 from tests.support.duck import connect as duck_connect
+from tests.support.patience import HANG_S
 from tests.support.server import RunningServer
 
 VERSIONS = pytest.mark.parametrize("version", [1, 2, 3])
@@ -356,6 +362,7 @@ def test_groups_are_rewritten_by_themselves(
 # --- commits --------------------------------------------------------------------------------------
 
 
+AT_ONCE = "max-concurrent-file-group-rewrites"
 PAIRS = {"max-file-group-input-files": "2", "min-input-files": "2"}
 
 
@@ -390,6 +397,33 @@ def test_a_number_of_commits_is_kept(client: Client, new_table: Callable[..., Ta
     assert len(client.history(table.identifier)) == FILES + 2
     assert sorted(seen) == [(1, 3), (2, 3), (3, 3)]
     assert rows(client, table) == everything()
+
+
+@pytest.mark.parametrize("at_once", [None, 3])
+def test_a_worker_rewrites_one_group_at_a_time(
+    new_table: Callable[..., Table], monkeypatch: pytest.MonkeyPatch, at_once: int | None
+) -> None:
+    """A group takes much memory, and the autopilot has little."""
+    rewrite, lock, active, most = LocalEngine.rewrite, threading.Lock(), [0], [0]
+    together = threading.Barrier(at_once or 1)
+
+    def counted(*args: Any) -> WrittenRows:
+        with lock:
+            active[0] += 1
+            most[0] = max(most[0], active[0])
+        together.wait(HANG_S)
+        try:
+            return rewrite(*args)
+        finally:
+            with lock:
+                active[0] -= 1
+
+    monkeypatch.setattr(LocalEngine, "rewrite", counted)
+    options = PAIRS if at_once is None else PAIRS | {AT_ONCE: str(at_once)}
+    run = WorkerRun(new_table(3), options, False, lambda done, total: None)
+    result = WORKER_OPERATIONS[REWRITE_DATA_FILES](run)
+    assert result["added-data-files-count"] == FILES // 2
+    assert most == [at_once or 1]
 
 
 @pytest.mark.parametrize("commits", ["alone", "together", "one"])

@@ -32,6 +32,9 @@ class WorkerRun:
         return {name: text for name, text in self.options.items() if name not in names}
 
 
+_ONE_GROUP: Final[Mapping[str, str]] = {"max-concurrent-file-group-rewrites": "1"}
+"""A worker has little memory, and each group takes up to half a gigabyte of it."""
+
 WorkerOperation: TypeAlias = Callable[[WorkerRun], Mapping[str, Any]]
 
 
@@ -44,7 +47,7 @@ def _rewrite_data_files(run: WorkerRun) -> Mapping[str, Any]:
         branch=run.options.get("branch", MAIN),
         strategy=run.options.get("strategy"),
         sort_order=run.options.get("sort_order"),
-        options=run.without("where", "branch", "strategy", "sort_order"),
+        options={**_ONE_GROUP, **run.without("where", "branch", "strategy", "sort_order")},
         dry_run=run.dry_run,
         progress=run.progress,
     )

@@ -169,9 +169,14 @@ def _end(child: subprocess.Popen[bytes]) -> None:
 
 
 def resident_bytes(pid: int) -> int:
-    """Return the memory of a process, 0 if it is not known."""
+    """Return the memory of a process, 0 if it is not known.
+
+    On Linux without the pages of files: the system can drop these. A rewrite maps its large arrays
+    to files.
+    """
     try:
-        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+        resident, shared = Path(f"/proc/{pid}/statm").read_text().split()[1:3]
+        pages = int(resident) - int(shared)
     except FileNotFoundError:
         return _resident_by_ps(pid)
     except (OSError, IndexError, ValueError):
