@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from frazil import Client
-from frazil.maintenance import remove_dangling_deletes, rewrite_manifests
+from frazil.maintenance import remove_dangling_deletes, rewrite_data_files, rewrite_manifests
 from frazil.maintenance.autopilot import Autopilot
 from frazil.maintenance.maintenance_policy import plan_maintenance
 from frazil.wire.errors import BadRequest, Forbidden, NoSuchTable
@@ -66,6 +66,10 @@ def test_a_file_with_many_deletes_pays_by_itself(client: Client) -> None:
     assert (health.deletes.vector_count, health.deletes.deleted_record_count) == (1, 4)
     # The other file is too small as well, so it is rewritten with it.
     assert health.data_files.rewritable_count == 2
+    # Four of twenty rows are deleted.
+    assert health.data_files.deleted_bytes == pytest.approx(
+        health.data_files.size_bytes / 5, rel=0.1
+    )
 
 
 def test_an_empty_table_needs_nothing(client: Client) -> None:
@@ -120,6 +124,16 @@ def test_snapshots_expire_by_the_settings(client: Client) -> None:
     health = client.jobs.health(table)
     assert (health.snapshots.count, health.snapshots.expirable_count) == (1, 0)
     assert health.quarantine.snapshot_count >= 5
+
+
+def test_what_expiry_frees_is_estimated(client: Client) -> None:
+    table = make_table(client, "freed")
+    size_bytes = client.jobs.health(table).data_files.size_bytes
+    rewrite_data_files(client.load_table(table))
+    client.load_table(table).set_properties({"frazil.maintenance.max-snapshot-age-ms": "0"})
+    health = client.jobs.health(table)
+    assert health.snapshots.expirable_count == 6
+    assert health.snapshots.expirable_bytes == size_bytes
 
 
 def test_a_mistake_is_refused_before_a_job_exists(client: Client) -> None:

@@ -118,11 +118,13 @@ class HealthReports:
             return SnapshotHealth()
         leases = live_leases(self._database, uuid, now_ms)
         leased = {lease.snapshot_id for lease in leases}
+        expirable = _expirable(metadata, settings, leased, now_ms)
         return SnapshotHealth(
             count=len(times),
             oldest_at_ms=min(times),
             newest_at_ms=max(times),
-            expirable_count=_expirable(metadata, settings, leased, now_ms),
+            expirable_count=len(expirable),
+            expirable_bytes=_freed_bytes(metadata, expirable),
         )
 
     def _quarantine(self, uuid: str, now_ms: int) -> QuarantineHealth:
@@ -259,6 +261,7 @@ class _Group:
 
     count: int = 0
     size_bytes: int = 0
+    deleted_bytes: int = 0
     has_deletes: bool = False
 
 
@@ -289,6 +292,8 @@ class _DataFiles:
         partition = columns.partition[live]
         counts = np.bincount(partition[chosen])
         weights = np.bincount(partition[chosen], weights=sizes[chosen])
+        gone = sizes * np.minimum(1.0, deleted / np.maximum(records, 1))
+        freed = np.bincount(partition[chosen], weights=gone[chosen])
         with_many = np.bincount(partition[many], minlength=len(counts))
         for number in np.flatnonzero(counts).tolist():
             # Rows of another spec may belong to any partition of the default spec.
@@ -296,6 +301,7 @@ class _DataFiles:
             group = self.groups.setdefault(key, _Group())
             group.count += int(counts[number])
             group.size_bytes += int(weights[number])
+            group.deleted_bytes += int(freed[number])
             group.has_deletes |= bool(with_many[number])
 
     def health(self) -> DataFileHealth:
@@ -308,6 +314,7 @@ class _DataFiles:
             rewritable_count=sum(group.count for group in paying),
             rewritable_bytes=sum(group.size_bytes for group in paying),
             rewritten_count=sum(math.ceil(group.size_bytes / self.target) for group in paying),
+            deleted_bytes=sum(group.deleted_bytes for group in paying),
         )
 
     def _pays(self, group: _Group) -> bool:
@@ -325,16 +332,29 @@ class _DataFiles:
 
 def _expirable(
     metadata: TableMetadata, settings: MaintenanceSettings, leased: Set[int], now_ms: int
-) -> int:
-    """Count the snapshots that would expire now."""
+) -> Set[int]:
+    """Return the snapshots that would expire now."""
     if not gc_is_enabled(metadata):
-        return 0
+        return frozenset()
     age_ms = settings.max_snapshot_age_ms
     options = ExpireOptions(
         older_than_ms=None if age_ms is None else now_ms - age_ms,
         retain_last=settings.min_snapshots_to_keep,
     )
-    return len(plan_expiry(metadata, options, leased, now_ms).snapshot_ids)
+    return plan_expiry(metadata, options, leased, now_ms).snapshot_ids
+
+
+def _freed_bytes(metadata: TableMetadata, expired: Set[int]) -> int:
+    """Add up what the snapshots after an expired one have removed."""
+    head = metadata.current_snapshot_id
+    if head is None or not expired:
+        return 0
+    texts = [
+        snapshot.summary.get("removed-files-size", "0")
+        for snapshot in metadata.ancestors(head)
+        if snapshot.parent_snapshot_id in expired
+    ]
+    return sum(int(text) for text in texts if text.isdecimal())
 
 
 def _maintenance(properties: Mapping[str, str]) -> dict[str, str]:

@@ -167,6 +167,7 @@ def _data_files(health: TableHealth, settings: MaintenanceSettings) -> Iterator[
             "mostly deleted"
         ),
         saved_files=max(0, files.rewritable_count - files.rewritten_count),
+        saved_bytes=files.deleted_bytes,
         work_bytes=files.rewritable_bytes,
     )
 
@@ -196,6 +197,7 @@ def _expire(health: TableHealth, settings: MaintenanceSettings) -> Iterator[Plan
         options=options,
         reason=f"{snapshots.expirable_count} of {snapshots.count} snapshots are too old",
         saved_files=snapshots.expirable_count,
+        saved_bytes=snapshots.expirable_bytes,
     )
 
 

@@ -19,6 +19,8 @@ class DataFileHealth(Response, frozen=True, kw_only=True):
     rewritable_bytes: int = 0
     rewritten_count: int = 0
     """The files that would take their place, estimated."""
+    deleted_bytes: int = 0
+    """The bytes of deleted rows in those files, estimated."""
 
 
 class DeleteHealth(Response, frozen=True, kw_only=True):
@@ -50,6 +52,8 @@ class SnapshotHealth(Response, frozen=True, kw_only=True):
     newest_at_ms: int | None = None
     expirable_count: int = 0
     """Snapshots that the settings do not keep."""
+    expirable_bytes: int = 0
+    """The files that only they reach, estimated from the summaries of main."""
 
 
 class QuarantineHealth(Response, frozen=True, kw_only=True):
