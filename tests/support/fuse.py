@@ -34,11 +34,14 @@ PRELOADED = [
     "frazil.server.assembly",
     "frazil.db.postgres",
     "frazil.server.uvicorn_server",
-    "frazil.maintenance",
+    "frazil.maintenance.data_file_rewrite",
+    "frazil.maintenance.equality_conversion",
     "frazil.client.rows.row_statements",
     "frazil.client.rows.row_upserts",
     "frazil.client.rows.table_scan",
+    "tests.housekeeping.killable_jobs",
 ]
+"""Modules that children need. One that cannot be imported is left out."""
 
 
 class Fuse:
