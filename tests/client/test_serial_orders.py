@@ -10,12 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import permutations
+from pathlib import Path
 from random import Random
+from urllib.parse import urlsplit
+from uuid import uuid4
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from frazil import Client, Table, ValidationError
-from frazil.maintenance import rewrite_data_files
+from frazil.datafiles.footers.files_from_parquet import EqualityDeleteFile
+from frazil.maintenance import convert_equality_deletes, rewrite_data_files
 
 KEYS = range(8)
 FLAGS = ("a", "b")
@@ -89,7 +95,33 @@ def compact(random: Random, base: State) -> Statement:
     )
 
 
-KINDS = (delete_keys, delete_keys, delete_flag, update, update, upsert, replace_flag, compact)
+def delete_by_equality(random: Random, base: State) -> Statement:
+    """Return a delete of keys that reads nothing, as streams write them."""
+    keys = random.sample(KEYS, random.randint(1, 2))
+
+    def run(table: Table) -> None:
+        path = Path(urlsplit(table.location).path) / "data" / f"{uuid4()}.parquet"
+        schema = pa.schema([pa.field("id", pa.int64(), metadata={"PARQUET:field_id": "1"})])
+        pq.write_table(pa.table({"id": sorted(keys)}, schema=schema), path)
+        file = EqualityDeleteFile.from_parquet(str(path), table, columns=["id"])
+        table.row_delta((), [file], command="delete", isolation="snapshot")
+
+    return Statement(
+        f"delete {keys} by equality",
+        run,
+        lambda state: {key: flag for key, flag in state.items() if key not in keys},
+    )
+
+
+def convert(random: Random, base: State) -> Statement:
+    """Return a conversion of equality deletes, which later statements have read."""
+    return Statement("convert", convert_equality_deletes, lambda state: state)
+
+
+KINDS = (
+    *(delete_keys, delete_keys, delete_flag, update, update, upsert, replace_flag),
+    *(compact, delete_by_equality, convert),
+)
 
 
 def rows_of(client: Client, table: Table) -> list[tuple[int, str]]:

@@ -18,9 +18,16 @@ from frazil.maintenance import (
     rewrite_position_delete_files,
 )
 from tests.housekeeping.machine import DatabaseClock, sqlite_url
+from tests.housekeeping.maintainers import (
+    DAY_MS,
+    expire_everything,
+    remove_orphans,
+    sweep,
+    undo,
+)
 from tests.housekeeping.rest_calls import Routes
 from tests.housekeeping.world import TableModel, World
-from tests.housekeeping.writers import append, delete, equality_delete, upsert
+from tests.housekeeping.writers import Step, append, delete, equality_delete, upsert
 from tests.stock_clients.stock import spark_rows
 from tests.support.oracle_rows import rows_of
 from tests.support.server import RunningServer
@@ -64,6 +71,16 @@ def job(operation: str, **options: str) -> Operation:
     return run
 
 
+def later(step: Step) -> Operation:
+    """Return a step after the leases of readers and the quarantine have ended."""
+
+    def run(world: World, table: TableModel) -> object:
+        world.pass_time(2 * DAY_MS)
+        return step(world, table)
+
+    return run
+
+
 OPERATIONS: dict[str, Operation] = {
     "manifests with equality deletes": job("rewrite_manifests"),
     "equality deletes": lambda world, table: convert_equality_deletes(world.load(table)),
@@ -77,6 +94,10 @@ OPERATIONS: dict[str, Operation] = {
     "manifests with deletes": job("rewrite_manifests", sort_by=""),
     "sort": rewrite("sort", "item DESC"),
     "zorder": rewrite("sort", "zorder(id, item)"),
+    "expire": later(expire_everything),
+    "undo": undo,
+    "sweep": later(sweep),
+    "orphans": remove_orphans,
 }
 """In this order on one table. Those that change rows make work for those that follow."""
 CHANGE_ROWS = ("more deletes",)
@@ -123,7 +144,7 @@ def test_every_operation_keeps_all_rows(
     before = readers.spark()
     assert before == readers.oracle()
     for name, operation in OPERATIONS.items():
-        operation(world, table)
+        assert operation(world, table) is not None, f"{name} had nothing to do"
         if name in CHANGE_ROWS:
             before = readers.oracle()
         after = readers.spark()
