@@ -21,7 +21,7 @@ from frazil.housekeeping.orphan_options import OrphanFilesResult, OrphanOptions
 from frazil.housekeeping.reachability import Watch
 from frazil.housekeeping.server_operations import ServerTools
 from frazil.store.locations import AllowedLocations
-from frazil.store.object_store import ObjectInfo, Store
+from frazil.store.object_store import ListedObject, ObjectInfo, Store
 from tests.commit.requests import Driver, name
 
 HOUR_MS = 3_600_000
@@ -35,19 +35,23 @@ class WatchedStore(Store):
         self._store = store
         self.during_list: Callable[[], object] = lambda: None
         self.before_list: Callable[[], object] = lambda: None
-        self.listing: Iterable[ObjectInfo] | None = None
+        self.listing: Iterable[ListedObject] | None = None
         """What every listing shows, if it is not the store's own."""
-        self.rename_listed: Callable[[str], str] = lambda path: path
+        self.rename_listed: Callable[[str], str] | None = None
         self.listed = 0
 
-    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+    def list(self, prefix: str) -> Iterator[ListedObject]:
         self.before_list()
         listing = self._store.list(prefix) if self.listing is None else self.listing
         for number, info in enumerate(listing):
             if number == 1:
                 self.during_list()
             self.listed += 1
-            yield info._replace(location=self.rename_listed(info.location))
+            if self.rename_listed is not None:
+                location = self.rename_listed(info.location)
+                yield ObjectInfo(location, info.size, info.modified_ms)
+            else:
+                yield info
 
     def put_new(self, location: str, chunks: Any) -> None:
         self._store.put_new(location, chunks)

@@ -263,6 +263,17 @@ def test_a_folder_is_read_while_its_files_are_listed(tmp_path: Path) -> None:
     assert str(tmp_path) not in open_folders()
 
 
+def test_a_listed_file_is_looked_at_when_it_is_asked(tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / name).write_bytes(b"x")
+    first, second = sorted(LocalStore().list(str(tmp_path)), key=lambda info: info.location)
+    (tmp_path / "a").write_bytes(b"longer")
+    assert first.size == 6
+    (tmp_path / "b").unlink()
+    with pytest.raises(ObjectMissing):
+        second.modified_ms  # noqa: B018
+
+
 def test_listed_locations_begin_as_the_prefix_is_written(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"")
 

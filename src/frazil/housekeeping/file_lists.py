@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from frazil.store.object_store import ObjectInfo, Store
+from frazil.store.object_store import ListedObject, Store
 from frazil.wire.errors import BadRequest
 
 MAX_BYTES: Final = 64 << 20
@@ -26,7 +26,7 @@ class ListedFile(NamedTuple):
     modified_ms: int | None
 
 
-Listed: TypeAlias = ListedFile | ObjectInfo
+Listed: TypeAlias = ListedFile | ListedObject
 """A file of any listing."""
 
 

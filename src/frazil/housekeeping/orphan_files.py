@@ -27,7 +27,7 @@ from frazil.db.housekeeping_rows import DeletionState, database_now_ms, doomed_p
 from frazil.db.rows import Database
 from frazil.db.sql import Statements
 from frazil.format.metadata.table_metadata import TableMetadata
-from frazil.housekeeping.file_lists import Listed, stored_file_list
+from frazil.housekeeping.file_lists import ListedFile, stored_file_list
 from frazil.housekeeping.orphan_guards import Place, check_gc_enabled, checked_place
 from frazil.housekeeping.orphan_options import MAX_LOCATIONS, OrphanFilesResult, OrphanOptions
 from frazil.housekeeping.orphan_reachability import Needed, NotingReader
@@ -110,7 +110,6 @@ def _search(
         orphan_bytes=record.size_bytes,
         orphan_file_locations=record.locations,
         listed_files_count=counts.listed,
-        listed_bytes=counts.listed_bytes,
         reachable_files_count=counts.reachable,
         recorded_files_count=counts.recorded,
         recent_files_count=counts.recent,
@@ -137,7 +136,7 @@ class _Record:
         self.locations: list[str] = []
         self.delete_after_ms: int | None = None
 
-    def add(self, found: Sequence[Listed]) -> None:
+    def add(self, found: Sequence[ListedFile]) -> None:
         """Record the files that are still orphans at this moment."""
         files = self._needed.still_orphans(found)
         while not self._dry_run:
@@ -152,7 +151,7 @@ class _Record:
         room = MAX_LOCATIONS - len(self.locations)
         self.locations += [file.location for file in files[:room]]
 
-    def _insert(self, sql: Statements, files: Sequence[Listed]) -> list[Listed] | None:
+    def _insert(self, sql: Statements, files: Sequence[ListedFile]) -> list[ListedFile] | None:
         """Insert the rows. Return None if the table has moved on: nothing is inserted then."""
         needed = self._needed
         pointer = sql.fetch("share_relation", {"uuid": needed.uuid})

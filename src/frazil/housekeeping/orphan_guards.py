@@ -141,7 +141,6 @@ class Counts:
     """What a listing has shown."""
 
     listed: int = 0
-    listed_bytes: int = 0
     reachable: int = 0
     recorded: int = 0
     recent: int = 0
@@ -168,15 +167,20 @@ def check_all_seen(counts: Counts, named: int, *, has_inside: bool, has_outside:
         )
 
 
-def share_refusal(counts: Counts, max_share: float) -> str | None:
-    """Return why there are too many orphans, or None."""
+def share_refusal(counts: Counts, table_bytes: int, max_share: float) -> str | None:
+    """Return why there are too many orphans, or None. `table_bytes` is 0 if nobody knows it."""
     if counts.orphans <= FEW_FILES:
         return None
-    too_many = counts.orphans > max_share * counts.listed
-    if not too_many and counts.orphan_bytes <= max_share * counts.listed_bytes:
+    if counts.orphans > max_share * counts.listed:
+        found = f"{counts.orphans} of {counts.listed} files would be orphans"
+    elif table_bytes and counts.orphan_bytes > max_share * (table_bytes + counts.orphan_bytes):
+        found = (
+            f"{counts.orphans} files with {counts.orphan_bytes} bytes would be orphans, beside "
+            f"{table_bytes} bytes of the table"
+        )
+    else:
         return None
     return (
-        f"{counts.orphans} of {counts.listed} files with {counts.orphan_bytes} of "
-        f"{counts.listed_bytes} bytes would be orphans, more than max_orphan_share={max_share:g}: "
-        "look at them with a dry run, then allow a larger share"
+        f"{found}, more than max_orphan_share={max_share:g}: look at them with a dry run, then "
+        "allow a larger share"
     )

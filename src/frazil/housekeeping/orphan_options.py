@@ -46,7 +46,7 @@ class OrphanOptions:
     file_list: str | None = None
     """A folder inside the table's location with a listing that the caller has stored."""
     max_orphan_share: float = DEFAULT_MAX_SHARE
-    """Refuse if more than this share of the files, or of their bytes, are orphans."""
+    """Refuse if more than this share of the files, or of the table's bytes, are orphans."""
 
     @classmethod
     def from_texts(cls, options: Mapping[str, str]) -> Self:
@@ -86,7 +86,6 @@ class OrphanFilesResult(msgspec.Struct, frozen=True, kw_only=True, rename="kebab
     orphan_file_locations: Sequence[str]
     """At most MAX_LOCATIONS of them."""
     listed_files_count: int
-    listed_bytes: int
     reachable_files_count: int
     """Listed files that the table needs, or that are in quarantine with a snapshot."""
     recorded_files_count: int

@@ -18,8 +18,9 @@ from frazil.db.housekeeping_rows import (
     intents_of,
 )
 from frazil.db.sql import Fetch
+from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.housekeeping.deletion.due_rows import named_by_rows
-from frazil.housekeeping.file_lists import Listed
+from frazil.housekeeping.file_lists import ListedFile
 from frazil.housekeeping.orphan_guards import Place, check_gc_enabled, purged_tables_in
 from frazil.housekeeping.orphan_options import OrphanOptions
 from frazil.housekeeping.path_hashes import Hashes, HashSet, path_hashes
@@ -31,6 +32,8 @@ from frazil.wire.errors import NoSuchTable
 BATCH: Final = 5_000
 
 _MAX_FOLDERS: Final = 100_000
+_TOTAL_BYTES: Final = "total-files-size"
+_MAX_DIGITS: Final = 20
 _EVER_MS: Final = 2**62
 _NO_LIMIT: Final = 2**62
 
@@ -94,6 +97,12 @@ class NotingReader(TreeReader):
         return None
 
 
+def _bytes_of(metadata: TableMetadata) -> int:
+    snapshot = metadata.current_snapshot
+    text = "" if snapshot is None else snapshot.summary.get(_TOTAL_BYTES, "")
+    return int(text) if text.isdecimal() and len(text) < _MAX_DIGITS else 0
+
+
 def _hashes_of(texts: Sequence[str]) -> Hashes:
     return np.array([hash(text) for text in texts], np.int64)
 
@@ -115,6 +124,8 @@ class Needed:
         self.intents: tuple[PathKey, ...] = ()
         self.named_files = 0
         """How many files the table named at first."""
+        self.table_bytes = 0
+        """The size of the files of its current snapshot, if their writers have counted it."""
         self.read()
         for purged in purged_tables_in(place, row.uuid, tools.database):
             if purged.state is DeletionState.QUARANTINED:
@@ -135,6 +146,7 @@ class Needed:
         check_gc_enabled(metadata)
         self.kept.add(named_by_table(metadata, row.metadata_location))
         self.named_files = self.named_files or len(self.kept)
+        self.table_bytes = _bytes_of(metadata)
         quarantined = [
             expired
             for expired in expired_snapshots(database, self.uuid)
@@ -163,7 +175,7 @@ class Needed:
     def key(self, path: str) -> PathKey:
         return self._reader.keys.of(path)
 
-    def still_orphans(self, files: Sequence[Listed]) -> list[Listed]:
+    def still_orphans(self, files: Sequence[ListedFile]) -> list[ListedFile]:
         """Return the files that nothing needs by now."""
         hashes = self._reader.listed_hashes(file.location for file in files)
         gone = self.kept.has(hashes) | self.recorded.has(hashes)

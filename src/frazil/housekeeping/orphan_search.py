@@ -17,7 +17,7 @@ from frazil.housekeeping.orphan_options import OrphanOptions, PrefixMismatchMode
 from frazil.housekeeping.orphan_reachability import BATCH, Needed, NotingReader
 from frazil.housekeeping.reachability import Watch
 from frazil.store.locations import parse_location
-from frazil.store.object_store import Store
+from frazil.store.object_store import ObjectMissing, Store
 from frazil.values.path_keys import PathKey, is_below
 from frazil.wire.errors import BadRequest, Conflict, FrazilError
 
@@ -72,8 +72,11 @@ class OrphanSearch:
     def run(self, listing: Iterable[Listed], orphans: OrphanSpool) -> None:
         remaining = iter(listing)
         while batch := list(islice(remaining, BATCH)):
-            for file in self._not_needed(batch):
-                if self._is_orphan(file):
+            for listed in self._not_needed(batch):
+                file = _known(listed)
+                if file is None:
+                    self.counts.skipped += 1
+                elif self._is_orphan(file):
                     self.counts.orphans += 1
                     self.counts.orphan_bytes += file.size or 0
                     orphans.add(file)
@@ -87,12 +90,11 @@ class OrphanSearch:
         recorded = self._needed.recorded.has(hashes) & ~kept
         counts = self.counts
         counts.listed += len(batch)
-        counts.listed_bytes += sum(file.size or 0 for file in batch)
         counts.reachable += int(kept.sum())
         counts.recorded += int(recorded.sum())
         return [batch[at] for at in np.flatnonzero(~(kept | recorded)).tolist()]
 
-    def _is_orphan(self, file: Listed) -> bool:
+    def _is_orphan(self, file: ListedFile) -> bool:
         counts = self.counts
         key = self._reader.keys.of(file.location)
         if self._is_skipped(file, key):
@@ -113,7 +115,7 @@ class OrphanSearch:
                 return False
         return True
 
-    def _is_skipped(self, file: Listed, key: PathKey) -> bool:
+    def _is_skipped(self, file: ListedFile, key: PathKey) -> bool:
         for root in self._reader.roots:
             if is_below(key, root):
                 relative = key.path[len(root.path) :].lstrip("/")
@@ -140,13 +142,22 @@ class OrphanSearch:
                 has_inside=reader.has_inside,
                 has_outside=reader.has_outside,
             )
-        refusal = share_refusal(counts, self._options.max_orphan_share)
+        share = self._options.max_orphan_share
+        refusal = share_refusal(counts, self._needed.table_bytes, share)
         if refusal is not None and not dry_run:
             raise Conflict(f"nothing was recorded: {refusal}")
         return refusal
 
 
-def _is_folder(file: Listed, relative: str) -> bool:
+def _known(file: Listed) -> ListedFile | None:
+    """Return the file with its size and time, or None if it was deleted since it was listed."""
+    try:
+        return ListedFile(file.location, file.size, file.modified_ms)
+    except ObjectMissing:
+        return None
+
+
+def _is_folder(file: ListedFile, relative: str) -> bool:
     """Return whether an empty object stands for a folder, as some tools of S3 create them. No file
     of Iceberg is empty."""
     return file.size == 0 and "." not in relative.rpartition("/")[2]
@@ -173,10 +184,10 @@ class OrphanSpool:
     def __exit__(self, *exception: object) -> None:
         self._file.close()
 
-    def add(self, file: Listed) -> None:
+    def add(self, file: ListedFile) -> None:
         self._file.write(msgspec.json.encode(file) + b"\n")
 
-    def batches(self) -> Iterator[Sequence[Listed]]:
+    def batches(self) -> Iterator[list[ListedFile]]:
         self._file.seek(0)
         decode = msgspec.json.Decoder(ListedFile).decode
         while batch := [decode(line) for line in islice(self._file, BATCH)]:

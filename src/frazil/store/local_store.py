@@ -20,8 +20,8 @@ from typing import TypeAlias
 from frazil.store import store_failures
 from frazil.store.locations import parse_location
 from frazil.store.object_store import (
+    ListedObject,
     ObjectExists,
-    ObjectInfo,
     ObjectMissing,
     ObjectTooLarge,
     Store,
@@ -138,7 +138,7 @@ class LocalStore(Store):
                 return None
         return status.st_size if stat.S_ISREG(status.st_mode) else None
 
-    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+    def list(self, prefix: str) -> Iterator[ListedObject]:
         """List without following symlinks, which could lead out of the table."""
         root = _local_path(prefix)
         text = prefix.rstrip("/")
@@ -147,13 +147,11 @@ class LocalStore(Store):
             below = folders.pop()
             folder = f"{text}{below}/"
             with _translated("list", f"{text}{below}"):
-                for name, info in _scan(f"{root.rstrip('/')}{below}/"):
-                    kind = stat.S_IFMT(info.st_mode)
-                    if kind == stat.S_IFREG:
-                        modified_ms = info.st_mtime_ns // 1_000_000
-                        yield ObjectInfo(folder + name, info.st_size, modified_ms)
-                    elif kind == stat.S_IFDIR:
-                        folders.append(f"{below}/{name}")
+                for entry in _scan(f"{root.rstrip('/')}{below}/"):
+                    if entry.is_file(follow_symlinks=False):
+                        yield _ListedFile(folder + entry.name, entry)
+                    elif entry.is_dir(follow_symlinks=False):
+                        folders.append(f"{below}/{entry.name}")
 
     def delete(self, locations: Iterable[str]) -> None:
         """Delete as many as possible, then raise the first error.
@@ -370,7 +368,34 @@ def _read_at(fd: int, offset: int, length: int) -> bytes:
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _scan(folder: str) -> Iterator[tuple[str, os.stat_result]]:
+class _ListedFile:
+    """A file of a listing. Looking at each file would take most of the time of a listing, and most
+    callers ask for the size or the time of few."""
+
+    __slots__ = ("_entry", "location")
+
+    def __init__(self, location: str, entry: os.DirEntry[str]) -> None:
+        self.location = location
+        self._entry = entry
+
+    @property
+    def size(self) -> int:
+        return self._stat().st_size
+
+    @property
+    def modified_ms(self) -> int:
+        return self._stat().st_mtime_ns // 1_000_000
+
+    def _stat(self) -> os.stat_result:
+        with _translated("look at", self.location):
+            try:
+                # The entry remembers the result.
+                return self._entry.stat(follow_symlinks=False)
+            except FileNotFoundError:
+                raise ObjectMissing(self.location) from None
+
+
+def _scan(folder: str) -> Iterator[os.DirEntry[str]]:
     """Yield the entries of a folder; none if the folder does not exist. They are not collected,
     because a folder may have millions."""
     try:
@@ -379,14 +404,8 @@ def _scan(folder: str) -> Iterator[tuple[str, os.stat_result]]:
         return
     with entries:
         for entry in entries:
-            name = entry.name
-            if not (name.isascii() or _is_text(name)):
-                continue
-            try:
-                info = entry.stat(follow_symlinks=False)
-            except FileNotFoundError:
-                continue  # It was deleted since the folder was read.
-            yield name, info
+            if entry.name.isascii() or _is_text(entry.name):
+                yield entry
 
 
 def _is_text(name: str) -> bool:

@@ -57,8 +57,22 @@ def check_range(location: str, offset: int, length: int, data: bytes) -> bytes:
     return data
 
 
+class ListedObject(Protocol):
+    """An object of a listing. Its size and time may be read when they are asked for, and then raise
+    ObjectMissing."""
+
+    @property
+    def location(self) -> str: ...
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def modified_ms(self) -> int: ...
+
+
 class ObjectInfo(NamedTuple):
-    """An object of a listing. A tuple, because a listing makes many."""
+    """A `ListedObject` whose size and time are known."""
 
     location: str
     size: int
@@ -138,7 +152,7 @@ class Store(ABC):
         """Return the size of the object, or None if it does not exist."""
 
     @abstractmethod
-    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+    def list(self, prefix: str) -> Iterator[ListedObject]:
         """Iterate over all objects below the folder `prefix`, recursively and in any order."""
 
     @abstractmethod

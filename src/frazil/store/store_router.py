@@ -10,7 +10,7 @@ from concurrent.futures import Executor
 from frazil.extras import install_command, is_missing
 from frazil.store.local_store import LocalStore
 from frazil.store.locations import parse_location
-from frazil.store.object_store import ObjectInfo, Store, StoreError
+from frazil.store.object_store import ListedObject, Store, StoreError
 from frazil.store.s3_settings import S3Settings
 from frazil.wire.errors import BadRequest
 
@@ -56,7 +56,7 @@ class RoutingStore(Store):
     def size(self, location: str) -> int | None:
         return self._store_of(location).size(location)
 
-    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+    def list(self, prefix: str) -> Iterator[ListedObject]:
         return self._store_of(prefix).list(prefix)
 
     def delete(self, locations: Iterable[str]) -> None:
