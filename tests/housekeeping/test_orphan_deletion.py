@@ -8,12 +8,13 @@ import pytest
 
 from frazil.db.housekeeping_rows import DeletionState, doomed_parameters
 from frazil.db.sql import Statements
+from frazil.housekeeping import orphan_files
 from frazil.housekeeping.server_operations import SERVER_OPERATIONS, JobRun
 from frazil.housekeeping.sweep import sweep_table
 from frazil.wire.errors import ValidationError
 from frazil.wire.maintenance_operations import REMOVE_ORPHAN_FILES
 from tests.commit.requests import name
-from tests.housekeeping.orphan_shop import Shop
+from tests.housekeeping.orphan_shop import HOUR_MS, Shop
 
 
 def let_quarantine_end(shop: Shop) -> None:
@@ -45,7 +46,11 @@ def test_an_orphan_is_deleted_after_its_quarantine(any_shop: Shop) -> None:
     assert not shop.found()
 
 
-def test_without_quarantine_the_run_that_finds_an_orphan_deletes_it(any_shop: Shop) -> None:
+def test_without_quarantine_the_run_that_finds_an_orphan_deletes_it(
+    any_shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Files in a bucket cannot be made to look old.
+    monkeypatch.setattr(orphan_files, "COMMIT_MS", 0)
     shop = any_shop
     shop.create()
     shop.set_properties(**{"frazil_gc_quarantine__ms": "0"})
@@ -122,3 +127,18 @@ def test_the_search_is_a_job_of_the_server(shop: Shop) -> None:
     SERVER_OPERATIONS[REMOVE_ORPHAN_FILES](shop.tools, job)
     assert shop.recorded() == {orphan}
     assert steps[-1] == (1, 1)
+
+
+def test_new_files_wait_for_a_commit_that_has_begun(shop: Shop) -> None:
+    """A commit writes manifests before its swap, and no intent protects those."""
+    shop.create(properties={"frazil.gc.quarantine-ms": "0"})
+    shop.append()
+    manifest = shop.write(f"{shop.location()}/metadata/in-flight-m0.avro")
+    old = shop.write(shop.new_path(), age_ms=2 * HOUR_MS)
+    result = shop.search(max_orphan_share=1.0)
+    assert result.orphan_files_count == 2
+    assert result.deleted_files_count == 1
+    assert shop.store.size(old) is None
+    sweep_table(shop.tools, shop.uuid())
+    assert shop.store.size(manifest) is not None
+    assert shop.recorded() == {manifest}

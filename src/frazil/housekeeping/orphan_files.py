@@ -40,6 +40,8 @@ from frazil.wire.errors import NoSuchTable
 from frazil.wire.frazil_properties import quarantine_ms
 
 REASON: Final = "orphan"
+COMMIT_MS: Final = 3_600_000
+"""Longer than any commit takes from writing its files to the swap."""
 
 
 def remove_orphan_files(tools: ServerTools, job: JobRun) -> OrphanFilesResult:
@@ -165,9 +167,14 @@ class _Record:
         ]
         now_ms = database_now_ms(sql)
         self.delete_after_ms = now_ms + self._quarantine_ms
-        doomed = [(file.location, REASON, file.size) for file in files]
-        rows = doomed_parameters(
-            needed.uuid, doomed, DeletionState.QUARANTINED, now_ms, self.delete_after_ms
-        )
-        sql.execute_many("insert_doomed_file", rows)
+        # A commit that has begun may still name a new file, as the server's own manifests.
+        new = [file for file in files if (file.modified_ms or now_ms) > now_ms - COMMIT_MS]
+        old = [file for file in files if (file.modified_ms or now_ms) <= now_ms - COMMIT_MS]
+        for group, due_ms in (
+            (old, self.delete_after_ms),
+            (new, max(self.delete_after_ms, now_ms + COMMIT_MS)),
+        ):
+            doomed = [(file.location, REASON, file.size) for file in group]
+            rows = doomed_parameters(needed.uuid, doomed, DeletionState.QUARANTINED, now_ms, due_ms)
+            sql.execute_many("insert_doomed_file", rows)
         return files
