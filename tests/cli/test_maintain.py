@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
+from typer.testing import CliRunner
+
+from frazil import Client
+from frazil.cli.app import app
 from tests.cli.shop import Shop
+from tests.support.server import running_server
 
 
 def small_files(shop: Shop, count: int = 6) -> None:
@@ -52,6 +58,7 @@ def test_the_status_shows_health_plan_and_runs(shop: Shop) -> None:
     names = {
         ".".join((*each["health"]["table"]["namespace"], each["health"]["table"]["name"]))
         for each in everything
+        if "health" in each
     }
     assert shop.name in names
     assert shop.name in shop.ok("maintain", "status")
@@ -92,3 +99,24 @@ def test_mistakes_are_named(shop: Shop) -> None:
     missing = shop.run("maintain", "run", "shop.nothing", "-o", "json")
     assert missing.exit_code == 1
     assert json.loads(missing.stderr)["error"]["type"] == "NoSuchTableException"
+
+
+def test_a_table_that_cannot_be_read_does_not_hide_the_others(tmp_path: Path) -> None:
+    with running_server(tmp_path) as server, Client(server.url) as client:
+        client.create_namespace("n")
+        for name in ("n.good", "n.broken"):
+            client.create_table(name, "id bigint")
+            client.append(name, [{"id": 1}])
+        (snapshot,) = client.history("n.broken")
+    assert snapshot.manifest_list is not None
+    Path(snapshot.manifest_list.removeprefix("file://")).unlink()
+    with running_server(tmp_path) as server:
+        done = CliRunner().invoke(app, ["maintain", "status", "--uri", server.url])
+        shown = CliRunner().invoke(app, ["maintain", "status", "--uri", server.url, "-o", "json"])
+    assert done.exit_code == shown.exit_code == 0
+    assert "n.good" in done.stdout
+    assert "n.broken: " in done.stderr
+    good, broken = json.loads(shown.stdout)
+    assert good["health"]["data-files"]["count"] == 1
+    assert broken["table"] == "n.broken"
+    assert broken["error"]["message"]

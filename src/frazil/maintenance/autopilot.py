@@ -67,6 +67,14 @@ class Autopilot:
         for_user = (started_by or self._started_by) is not StartedBy.AUTOPILOT
         return TableStatus(health, plan_maintenance(health, for_user=for_user, available=AVAILABLE))
 
+    def statuses(self) -> Iterator[tuple[Identifier, TableStatus | FrazilError]]:
+        """Yield every table with its status, or with the reason why it cannot be measured."""
+        for table in self.tables():
+            try:
+                yield table, self.status(table)
+            except FrazilError as error:
+                yield table, error
+
     def tables(self) -> Iterator[Identifier]:
         """Yield the names of all tables."""
         for namespace in self._namespaces(()):

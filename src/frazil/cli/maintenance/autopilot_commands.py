@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -11,6 +12,7 @@ from frazil.cli.shared.catalog_command import CatalogChoice, add_commands, progr
 from frazil.cli.shared.printing import (
     count_text,
     heading,
+    plain,
     print_json,
     print_pairs,
     print_table,
@@ -19,6 +21,8 @@ from frazil.cli.shared.printing import (
 )
 from frazil.cli.shared.typed_names import table_name
 from frazil.cli.tables.table_commands import TableArgument
+from frazil.wire.errors import FrazilError
+from frazil.wire.identifiers import Identifier
 
 if TYPE_CHECKING:
     from frazil.maintenance.autopilot import TableStatus
@@ -122,15 +126,14 @@ def status(
 
     with choice.connect() as client:
         autopilot = Autopilot(client)
-        names = list(autopilot.tables()) if table is None else [table_name(table)]
-        found = [autopilot.status(name) for name in names]
+        if table is None:
+            _print_statuses(choice, dict(autopilot.statuses()))
+            return
+        found = autopilot.status(table_name(table))
     if choice.as_json:
-        documents = [_document(each) for each in found]
-        print_json(documents if table is None else documents[0])
-    elif table is not None:
-        _print_status(found[0])
+        print_json(_document(found))
     else:
-        _print_statuses(found)
+        _print_status(found)
 
 
 def _document(found: TableStatus) -> dict[str, Any]:
@@ -152,10 +155,19 @@ def _action_document(action: PlannedAction) -> dict[str, Any]:
     }
 
 
-def _print_statuses(found: list[TableStatus]) -> None:
+def _print_statuses(
+    choice: CatalogChoice, found: Mapping[Identifier, TableStatus | FrazilError]
+) -> None:
+    """Print a line for each table, also for one that cannot be measured."""
+    measured = {table: each for table, each in found.items() if not isinstance(each, FrazilError)}
+    failed = {table: each for table, each in found.items() if isinstance(each, FrazilError)}
+    if choice.as_json:
+        documents = [_document(each) for each in measured.values()]
+        print_json(documents + [{"table": str(table), **failed[table].body()} for table in failed])
+        return
     rows = [
         (
-            _name(each.health),
+            table,
             f"{each.health.data_files.count:,}",
             size_text(each.health.data_files.size_bytes),
             f"{each.health.snapshots.count:,}",
@@ -163,10 +175,12 @@ def _print_statuses(found: list[TableStatus]) -> None:
             f"{each.plan.saved_files:,}",
             size_text(each.plan.saved_bytes),
         )
-        for each in found
+        for table, each in measured.items()
     ]
     headings = ("table", "files", "size", "snapshots", "to do", "saves files", "saves bytes")
     print_table(headings, rows, right=("files", "size", "snapshots", "saves files", "saves bytes"))
+    for table, error in failed.items():
+        typer.echo(f"{table}: {plain(error.message)}", err=True)
 
 
 def _name(health: TableHealth) -> str:
