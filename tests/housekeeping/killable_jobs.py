@@ -41,9 +41,10 @@ def equality_deletes(world: World, table: TableModel) -> Options:
 
 
 def dangling_deletes(world: World, table: TableModel) -> Options:
-    """Delete rows by equality, then rewrite their files."""
+    """Delete rows by equality, then rewrite their files and leave the deletes there."""
     equality_deletes(world, table)
-    run_rewrite_data_files(world.url, table.identifier, NO_OPTIONS)
+    options = {"rewrite-all": "true", "remove-dangling-deletes": "false"}
+    rewrite_data_files(world.load(table), options=options)
     return NO_OPTIONS
 
 

@@ -14,6 +14,7 @@ import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from http.client import HTTPException
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Final, Literal
@@ -185,7 +186,7 @@ class Kills:
                 run_child(self.job.run, url, name, self._options, fuse=fuse.path)
             else:
                 self._run()
-        except (FrazilError, Refused, OSError):
+        except (FrazilError, Refused, OSError, HTTPException):
             # Otherwise the error is no consequence of a kill.
             if point == 0 or fuse.count < point:
                 raise
