@@ -44,6 +44,14 @@ class DatabaseClock(HousekeepingClock):
         """Let all workers of jobs be silent for so long that others take their jobs."""
         self._shift(HEARTBEATS, HOUR_MS)
 
+    def events(self) -> list[tuple[str, int, str, bytes]]:
+        statement = "SELECT uuid, version, operation, payload FROM outbox ORDER BY id"
+        if self.url.startswith("sqlite:"):
+            with closing(sqlite3.connect(self.url.removeprefix("sqlite:///"), timeout=60)) as own:
+                return own.execute(statement).fetchall()
+        with psycopg.connect(self.url) as connection:
+            return connection.execute(statement.encode()).fetchall()
+
     def _shift(self, times: Mapping[str, tuple[str, ...]], delta_ms: int) -> None:
         statements = [
             f"UPDATE {table} SET " + ", ".join(f"{name} = {name} - {delta_ms}" for name in columns)

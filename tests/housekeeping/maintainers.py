@@ -307,6 +307,7 @@ def settle(world: World) -> None:
         world.observe()
     for table in world.tables:
         assert not world.garbage(table), sorted(world.garbage(table))
+    world.check_events()
 
 
 MAINTAINERS: dict[str, tuple[Step, int]] = {

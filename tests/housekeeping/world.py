@@ -10,6 +10,7 @@ Time passes without waiting: `pass_time` moves all times of the database and of 
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -57,9 +58,13 @@ def kind_of(id: int) -> str:
 
 
 class HousekeepingClock(Protocol):
-    """Moves the times of leases, intents and the quarantine, in the database itself."""
+    """Moves the times of housekeeping in the database, and reads its events."""
 
     def shift(self, delta_ms: int) -> None: ...
+
+    def events(self) -> list[tuple[str, int, str, bytes]]:
+        """Return uuid, version, operation and JSON of each event, in their order."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -298,6 +303,34 @@ class World:
             )
             if known != (row.row_id, row.last_updated):
                 raise Lost(f"the lineage of {row} was {known}")
+
+    def check_events(self) -> None:
+        """Check that each change of a table is exactly one event, and each snapshot in one."""
+        events = self.clock.events()
+        for table in self.live_tables():
+            own = [event for event in events if event[0] == table.tree.uuid]
+            versions = [version for _, version, _, _ in own]
+            if versions != list(range(1, len(own) + 1)):
+                raise Lost(f"{table.identifier} has the events {versions}")
+            payloads = [json.loads(bytes(payload)) for _, _, _, payload in own]
+            if local(payloads[-1]["metadata-location"]) != table.tree.metadata_location:
+                raise Lost(f"the last event of {table.identifier} is not about its metadata")
+            made = [
+                commit["snapshot-id"]
+                for payload in payloads
+                for commit in payload.get("committed", ())
+                if "cherry-pick" not in payload["updates"]
+            ]
+            if len(set(made)) != len(made):
+                raise Lost(f"a snapshot of {table.identifier} is in several events")
+            known = set(table.by_snapshot) & set(table.tree.snapshots)
+            picked = {
+                commit["snapshot-id"]
+                for payload in payloads
+                for commit in payload.get("committed", ())
+            }
+            if not known <= picked:
+                raise Lost(f"snapshots of {table.identifier} are in no event: {known - picked}")
 
     # --- what is protected -----------------------------------------------------------------------
 
