@@ -74,3 +74,28 @@ def test_leases_are_renewed_while_jobs_run(
     with caplog.at_level(logging.WARNING, "frazil.spark"):
         leases.hold(calls, spark, table, 17)
     assert "snapshot 17 is read without a lease" in caplog.text
+
+
+@pytest.mark.parametrize("reader", ["jar", "own"])
+def test_a_statement_releases_what_it_has_read(
+    client: Client, namespace: str, spark: SparkSession, server_url: str, reader: str
+) -> None:
+    name = f"{namespace}.s{reader}"
+    client.create_table(name, "id long")
+    client.append(name, [{"id": id} for id in range(4)])
+    with connect(spark, server_url, reader=reader) as session:
+        session.sql(f"DELETE FROM {name} WHERE id = 1")
+        session.sql(f"UPDATE {name} SET id = 7 WHERE id = 2")
+        assert client.leases.list(name) == ()
+        # A frame of the same snapshot keeps its lease when a statement has ended.
+        frame = session.sql(f"SELECT * FROM {name}")
+        session.sql(f"DELETE FROM {name} WHERE id = 7")
+        (lease,) = client.leases.list(name)
+        assert frame.count() == 3
+        session.sql(
+            f"CALL system.expire_snapshots(table => '{name}', retain_last => 1, "
+            "older_than => current_timestamp())"
+        )
+        assert client.leases.list(name) == ()
+        left = {snapshot.snapshot_id for snapshot in client.load_table(name).snapshots}
+        assert lease.snapshot_id not in left

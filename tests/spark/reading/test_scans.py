@@ -20,6 +20,7 @@ from frazil.client.declare.client_table import Table
 from frazil.datafiles.footers.files_from_parquet import DataFile, EqualityDeleteFile
 from frazil.datafiles.portable_table import PortableTable
 from frazil.datafiles.reading.file_storage import storage_of
+from frazil.datafiles.reading.scan_tasks import ScanTask, task_of
 from frazil.datafiles.reading.task_reader import read_task
 from frazil.spark.core.context import Context, Settings
 from frazil.spark.reading import catalog_entries, frame_scans, jar_reader
@@ -109,7 +110,7 @@ def test_position_deletes_and_odd_partitions(readers: Readers, version: int) -> 
     found = readers.same(table, metadata_columns=metadata)
     assert found == readers.stock_rows(f"*, {', '.join(metadata)}")
     assert len(found) == 16
-    tasks = frame_scans.plan_tasks(table)
+    tasks = tasks_of(table)
     assert {row[3] for row in found} == set(tasks)
     # Files without deletes and with plain paths are read by the JVM, which must also report
     # `_file`.
@@ -120,11 +121,17 @@ def test_position_deletes_and_odd_partitions(readers: Readers, version: int) -> 
     assert arrow_rows(table) == readers.stock_rows("id, name, _file, _pos")
 
 
+def tasks_of(table: Table) -> dict[str, ScanTask]:
+    """Plan every file of a table."""
+    plan = table.plan(use_snapshot_schema=False, sequence_numbers=True)
+    return {task.data_file.file_path: task_of(task) for task in plan.tasks}
+
+
 def arrow_rows(table: Table) -> Rows:
     """Return what executors read, without Spark."""
     columns = StructType(table.schema.fields[:2])
     found: Rows = []
-    for task in frame_scans.plan_tasks(table).values():
+    for task in tasks_of(table).values():
         for batch in read_task(
             task,
             PortableTable.of(table),
@@ -471,7 +478,7 @@ def test_names_that_need_quotes(readers: Readers) -> None:
     table.append_files([write(table, data, "x [1] {2} ü%20")])
     table = readers.client.load_table(name)
     found = readers.same(table, filter=col("a.`b") > 1, metadata_columns=["_file"])
-    assert found == [(2, next(iter(frame_scans.plan_tasks(table))))]
+    assert found == [(2, next(iter(tasks_of(table))))]
     assert readers.same(table) == [(1,), (2,)]
 
 

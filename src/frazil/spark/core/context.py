@@ -17,6 +17,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from frazil.client.catalog_client import Client
+from frazil.client.declare.client_table import Table
+from frazil.client.declare.scan_plans import Plan
 from frazil.spark.core.read_leases import ReadLeases
 from frazil.wire.errors import BadRequest
 
@@ -81,6 +83,10 @@ class Context:
     """The user's properties of the catalog and its storage, by the names of Iceberg's REST
     catalogs: `token`, `warehouse`, `s3.access-key-id` and so on."""
     leases: ReadLeases = field(default_factory=ReadLeases, repr=False, compare=False)
+
+    def leased_plan(self, table: Table, snapshot_id: int, plan: Callable[[str], Plan]) -> Plan:
+        """Plan a scan of a snapshot, which keeps its files until the statement or session ends."""
+        return self.leases.plan(self.client.leases, self.spark, table, snapshot_id, plan)
 
     @property
     def time_zone(self) -> str:

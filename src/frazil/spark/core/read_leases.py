@@ -1,10 +1,8 @@
 """Leases on the snapshots that frames read, so that these keep their files.
 
 A frame is read long after it was made, and nothing tells when it is no longer used. So a session
-leases the snapshot of each frame for a day, as the catalog does for a plan. While Spark runs jobs,
-leases that would end soon are renewed. The end of the session releases them.
-
-Only reads by Iceberg's runtime need this: what the catalog plans is leased by the plan.
+leases the snapshot of each frame for an hour. While Spark runs jobs, leases that would end soon are
+renewed. The end of the session releases them. A statement releases what it has read when it ends.
 """
 
 from __future__ import annotations
@@ -12,8 +10,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final, TypeAlias
+from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
@@ -22,12 +24,18 @@ from frazil.client.send.lease_calls import LeaseCalls, this_process
 from frazil.wire.errors import FrazilError
 from frazil.wire.identifiers import Identifier
 
+if TYPE_CHECKING:
+    from frazil.client.declare.scan_plans import Plan
+
 _LOGGER: Final = logging.getLogger("frazil.spark")
-TTL_S: Final = 24 * 3600.0
+TTL_S: Final = 3600.0
 _RENEWED_S: Final = TTL_S / 2
 """A lease that ends earlier than that is renewed by the next scan, or by a running job."""
-_CHECK_S: Final = 3600.0
+_CHECK_S: Final = 600.0
 _HOLDER_LENGTH: Final = 200
+
+_Key: TypeAlias = tuple[str, int]
+"""The uuid of a table, and a snapshot."""
 
 
 @dataclass(slots=True)
@@ -35,25 +43,32 @@ class _Held:
     table: Identifier
     lease_id: str
     ends_s: float
+    is_of_statement: bool = False
+    """Whether only a statement that runs now reads the snapshot."""
 
 
 class ReadLeases:
     """The leases of one session."""
 
     def __init__(self) -> None:
-        self._held: dict[tuple[str, int], _Held] = {}
+        self._held: dict[_Key, _Held] = {}
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
+        self._of_statement: ContextVar[list[_Key] | None] = ContextVar("statement", default=None)
+        """What the statement that runs in this thread has leased."""
 
-    def hold(self, calls: LeaseCalls, spark: SparkSession, table: Table, snapshot_id: int) -> None:
-        """Lease a snapshot for a day; without the lease it can be read all the same."""
+    def hold(
+        self, calls: LeaseCalls, spark: SparkSession, table: Table, snapshot_id: int
+    ) -> str | None:
+        """Lease a snapshot, and return the id of the lease; without one it can be read as well."""
         key = table.uuid, snapshot_id
         now_s = time.monotonic()
         with self._lock:
             held = self._held.get(key)
             if held is not None and held.ends_s - now_s > _RENEWED_S:
-                return
+                held.is_of_statement &= self._of_statement.get() is not None
+                return held.lease_id
         try:
             application = spark.conf.get("spark.app.id", "")
             holder = f"Spark {application}, {this_process()}"[:_HOLDER_LENGTH]
@@ -62,9 +77,40 @@ class ReadLeases:
             _LOGGER.warning(
                 "%s: snapshot %d is read without a lease: %s", table, snapshot_id, error
             )
-            return
+            return None
+        self._remember(calls, spark, table, key, taken.lease_id)
+        return taken.lease_id
+
+    def plan(
+        self,
+        calls: LeaseCalls,
+        spark: SparkSession,
+        table: Table,
+        snapshot_id: int,
+        plan: Callable[[str], Plan],
+    ) -> Plan:
+        """Plan a scan of a snapshot with a lease. `plan` gets the id that the lease shall have."""
+        key = table.uuid, snapshot_id
         with self._lock:
-            self._held[key] = _Held(table.identifier, taken.lease_id, now_s + TTL_S)
+            held = self._held.get(key)
+        lease_id = str(uuid4()) if held is None else held.lease_id
+        planned = plan(lease_id)
+        if planned.is_leased:
+            self._remember(calls, spark, table, key, lease_id)
+        return planned
+
+    def _remember(
+        self, calls: LeaseCalls, spark: SparkSession, table: Table, key: _Key, lease_id: str
+    ) -> None:
+        of_statement = self._of_statement.get()
+        with self._lock:
+            known = self._held.get(key)
+            is_of_statement = of_statement is not None and (known is None or known.is_of_statement)
+            if of_statement is not None and known is None:
+                of_statement.append(key)
+            self._held[key] = _Held(
+                table.identifier, lease_id, time.monotonic() + TTL_S, is_of_statement
+            )
             if self._thread is None:
                 self._thread = threading.Thread(
                     target=self._renew_until_closed,
@@ -74,16 +120,46 @@ class ReadLeases:
                 )
                 self._thread.start()
 
+    @contextmanager
+    def statement(self, calls: LeaseCalls) -> Iterator[None]:
+        """Release what is leased in the block at its end. A statement inside another one leaves
+        that to the outer one."""
+        if self._of_statement.get() is not None:
+            yield
+            return
+        leased: list[_Key] = []
+        before = self._of_statement.set(leased)
+        try:
+            yield
+        finally:
+            self._of_statement.reset(before)
+            with self._lock:
+                own = [key for key in leased if key in self._held]
+                own = [key for key in own if self._held[key].is_of_statement]
+            self._release(calls, own)
+
+    def release_idle(self, calls: LeaseCalls, spark: SparkSession, table: Table) -> None:
+        """Release the frames of a table, unless Spark runs jobs that may read them."""
+        if not has_jobs(spark):
+            with self._lock:
+                keys = [key for key in self._held if key[0] == table.uuid]
+            self._release(calls, keys)
+
     def release(self, calls: LeaseCalls) -> None:
         """Release all leases. A catalog that is away ends them by itself."""
         self._closed.set()
         with self._lock:
-            held, self._held = list(self._held.values()), {}
-        try:
-            for each in held:
-                calls.release(each.table, each.lease_id, waits=False)
-        except FrazilError:
-            return
+            keys = list(self._held)
+        self._release(calls, keys)
+
+    def _release(self, calls: LeaseCalls, keys: Sequence[_Key]) -> None:
+        with self._lock:
+            found = [self._held.pop(key, None) for key in keys]
+        # What a catalog that is away does not release ends by itself.
+        with suppress(FrazilError):
+            for held in found:
+                if held is not None:
+                    calls.release(held.table, held.lease_id, waits=False)
 
     def _renew_until_closed(self, calls: LeaseCalls, spark: SparkSession) -> None:
         while not self._closed.wait(_CHECK_S):

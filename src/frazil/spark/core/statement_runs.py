@@ -95,6 +95,11 @@ def run_statement(context: Context, target: Target, attempt: Callable[[], T]) ->
     An attempt also runs again if Iceberg's runtime did not reach the catalog. It has committed
     nothing then, since only the client commits, and the client waits by itself.
     """
+    with context.leases.statement(context.client.leases):
+        return _run_until_accepted(context, target, attempt)
+
+
+def _run_until_accepted(context: Context, target: Target, attempt: Callable[[], T]) -> T:
     retries = 0 if target.pinned is not None else context.settings.statement_retries
     for number in count(1):
         try:

@@ -139,19 +139,24 @@ def scan_of(
 
 
 def plan_tasks(
-    table: Table, filter: Expression | None = None, snapshot_id: int | None = None
+    context: Context, table: Table, filter: Expression | None, snapshot_id: int
 ) -> Mapping[str, ScanTask]:
     """Return the tasks of a scan by the path of the data file, with their sequence numbers.
 
     The tasks have the deletes of all rows of their files, because files are written again. The
     filter uses the names of the table's current schema.
     """
-    plan = table.plan(
-        filter,
-        snapshot=snapshot_id,
-        use_snapshot_schema=False,
-        sequence_numbers=True,
-        all_deletes=filter is not None,
+    plan = context.leased_plan(
+        table,
+        snapshot_id,
+        lambda lease_id: table.plan(
+            filter,
+            snapshot=snapshot_id,
+            use_snapshot_schema=False,
+            sequence_numbers=True,
+            all_deletes=filter is not None,
+            lease_id=lease_id,
+        ),
     )
     return {task.data_file.file_path: task_of(task) for task in plan.tasks}
 
@@ -287,7 +292,7 @@ def _filtered(frame: DataFrame, scan: _Scan, columns: StructType) -> DataFrame:
 
 
 def _through_own(context: Context, scan: _Scan, pinned: Pinned) -> DataFrame:
-    tasks = _planned(scan, pinned)
+    tasks = _planned(context, scan, pinned)
     if not scan.exact or all(task.residual is True for task in tasks):
         return own_reader.read(
             context, OwnScan(scan.table, tasks, scan.columns, scan.metadata_columns)
@@ -304,16 +309,29 @@ def _needed(scan: _Scan) -> StructType:
     return StructType(tuple(field for field in scan.schema.fields if field.field_id in ids))
 
 
-def _planned(scan: _Scan, pinned: Pinned) -> list[ScanTask]:
+def _planned(context: Context, scan: _Scan, pinned: Pinned) -> list[ScanTask]:
     filter, use_snapshot_schema = _planning_filter(scan, pinned)
-    plan = scan.table.plan(
-        filter,
-        snapshot=None if pinned.is_incremental else pinned.snapshot_id,
-        from_snapshot=pinned.from_snapshot_id,
-        to_snapshot=pinned.snapshot_id if pinned.is_incremental else None,
-        use_snapshot_schema=use_snapshot_schema,
-        sequence_numbers=LAST_UPDATED in scan.metadata_columns,
-    )
+    lineage = LAST_UPDATED in scan.metadata_columns
+    if pinned.is_incremental:
+        plan = scan.table.plan(
+            filter,
+            from_snapshot=pinned.from_snapshot_id,
+            to_snapshot=pinned.snapshot_id,
+            use_snapshot_schema=use_snapshot_schema,
+            sequence_numbers=lineage,
+        )
+    else:
+        plan = context.leased_plan(
+            scan.table,
+            pinned.snapshot_id,
+            lambda lease_id: scan.table.plan(
+                filter,
+                snapshot=pinned.snapshot_id,
+                use_snapshot_schema=use_snapshot_schema,
+                sequence_numbers=lineage,
+                lease_id=lease_id,
+            ),
+        )
     tasks = [task_of(task) for task in plan.tasks]
     if filter is None and not isinstance(scan.filter, AlwaysTrue):
         # The catalog did not get the filter, so that it applies to every row.

@@ -222,7 +222,7 @@ class RowAttempt:
         """Plan every file that the scan may read, by the file's path."""
         if self.snapshot_id is None:
             return {}
-        return plan_tasks(self.table, self.reads, self.snapshot_id)
+        return plan_tasks(self.context, self.table, self.reads, self.snapshot_id)
 
     def rows(self, columns: Sequence[str] | None, *, lineage: bool) -> DataFrame:
         """Return the rows that may match, and others of their files, under the table's alias."""

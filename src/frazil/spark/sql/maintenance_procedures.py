@@ -74,6 +74,9 @@ def expire_snapshots(
         "snapshot_ids": ",".join(map(str, snapshot_ids)) or None,
         "clean_expired_metadata": "true" if clean_expired_metadata else None,
     }
+    context, loaded = session.context, session.client.load_table(table, "refs")
+    # Otherwise frames that this session has read would keep their snapshots for an hour.
+    context.leases.release_idle(session.client.leases, context.spark, loaded)
     result = _run(session, table, EXPIRE_SNAPSHOTS, options)
     return tuple(result.values[name] for name in _EXPIRED)
 

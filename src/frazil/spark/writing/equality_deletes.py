@@ -74,7 +74,8 @@ def covering_specs(table: Table, key_ids: Sequence[int]) -> tuple[int, ...]:
         return (unpartitioned[0],)
     key = frozenset(key_ids)
     if any(not ids <= key for ids in sources.values()):
-        live = {file.spec_id for file in table.plan().files} | {table.spec()["spec-id"]}
+        with table.leased_plans() as leased:
+            live = {file.spec_id for file in leased.plan().files} | {table.spec()["spec-id"]}
         sources = {spec_id: ids for spec_id, ids in sources.items() if spec_id in live}
     for spec_id, ids in sources.items():
         _check_covered(table, spec_id, ids - key)
