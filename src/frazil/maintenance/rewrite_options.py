@@ -12,6 +12,7 @@ from frazil.datafiles.writing.write_properties import (
     positive_property,
 )
 from frazil.wire.errors import BadRequest
+from frazil.wire.maintenance_operations import count, factor, flag, one_of, ratio
 from frazil.wire.near_names import name_hint
 
 _MIN_SIZE_FRACTION: Final = 0.75
@@ -117,76 +118,28 @@ def _parsed(name: str, text: str) -> tuple[str, Any]:
         raise BadRequest(f"{name}: {text!r} {error}") from None
 
 
-def _count(least: int) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        value = int(text) if text.strip().lstrip("-").isdigit() else least - 1
-        if value < least:
-            raise ValueError(f"must be a whole number of at least {least}")
-        return value
-
-    return parse
-
-
-def _ratio(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value <= 1:
-        raise ValueError("must be a number from 0 to 1")
-    return value
-
-
-def _factor(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 < value < float("inf"):
-        raise ValueError("must be a number above 0")
-    return value
-
-
-def _flag(text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise ValueError("must be true or false")
-    return text.lower() == "true"
-
-
-def _order(text: str) -> str:
-    if text.lower() not in _JOB_ORDERS:
-        raise ValueError(f"must be one of {', '.join(_JOB_ORDERS)}")
-    return text.lower()
-
-
-def _engine(text: str) -> str:
-    if text.lower() not in ENGINES:
-        raise ValueError(f"must be one of {', '.join(ENGINES)}")
-    return text.lower()
-
-
 _OPTIONS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
-    "target-file-size-bytes": ("target_file_size", _count(1)),
-    "min-file-size-bytes": ("min_file_size", _count(0)),
-    "max-file-size-bytes": ("max_file_size", _count(1)),
-    "min-input-files": ("min_input_files", _count(1)),
-    "delete-ratio-threshold": ("delete_ratio_threshold", _ratio),
-    "delete-file-threshold": ("delete_file_threshold", _count(1)),
-    "max-file-group-size-bytes": ("max_file_group_size", _count(1)),
-    "max-file-group-input-files": ("max_file_group_files", _count(1)),
-    "max-concurrent-file-group-rewrites": ("max_concurrent_rewrites", _count(1)),
-    _PARTIAL_PROGRESS: ("partial_progress", _flag),
-    "partial-progress.max-commits": ("max_commits", _count(1)),
-    "partial-progress.max-failed-commits": ("max_failed_commits", _count(0)),
-    "rewrite-job-order": ("job_order", _order),
-    "rewrite-all": ("rewrite_all", _flag),
-    "output-spec-id": ("output_spec_id", _count(0)),
-    "max-files-to-rewrite": ("max_files", _count(1)),
-    "use-starting-sequence-number": ("use_starting_sequence_number", _flag),
-    ENGINE_OPTION: ("engine", _engine),
-    LOCAL_MAX_BYTES_OPTION: ("local_engine_max_bytes", _count(0)),
-    "remove-dangling-deletes": ("remove_dangling_deletes", _flag),
-    "compression-factor": ("compression_factor", _factor),
-    "shuffle-partitions-per-file": ("shuffle_partitions_per_file", _count(1)),
+    "target-file-size-bytes": ("target_file_size", count(1)),
+    "min-file-size-bytes": ("min_file_size", count(0)),
+    "max-file-size-bytes": ("max_file_size", count(1)),
+    "min-input-files": ("min_input_files", count(1)),
+    "delete-ratio-threshold": ("delete_ratio_threshold", ratio),
+    "delete-file-threshold": ("delete_file_threshold", count(1)),
+    "max-file-group-size-bytes": ("max_file_group_size", count(1)),
+    "max-file-group-input-files": ("max_file_group_files", count(1)),
+    "max-concurrent-file-group-rewrites": ("max_concurrent_rewrites", count(1)),
+    _PARTIAL_PROGRESS: ("partial_progress", flag),
+    "partial-progress.max-commits": ("max_commits", count(1)),
+    "partial-progress.max-failed-commits": ("max_failed_commits", count(0)),
+    "rewrite-job-order": ("job_order", one_of(*_JOB_ORDERS)),
+    "rewrite-all": ("rewrite_all", flag),
+    "output-spec-id": ("output_spec_id", count(0)),
+    "max-files-to-rewrite": ("max_files", count(1)),
+    "use-starting-sequence-number": ("use_starting_sequence_number", flag),
+    ENGINE_OPTION: ("engine", one_of(*ENGINES)),
+    LOCAL_MAX_BYTES_OPTION: ("local_engine_max_bytes", count(0)),
+    "remove-dangling-deletes": ("remove_dangling_deletes", flag),
+    "compression-factor": ("compression_factor", factor),
+    "shuffle-partitions-per-file": ("shuffle_partitions_per_file", count(1)),
 }
 """The member and the parser of each option."""
