@@ -111,6 +111,10 @@ class TableModel:
     loose: set[str] = field(default_factory=set)
     """Files of dead writers, protected by their age alone."""
     lineage: dict[tuple[int, str], tuple[int | None, int | None]] = field(default_factory=dict)
+    ambiguous: set[tuple[int, str]] = field(default_factory=set)
+    """Rows that were added twice, so that they have several ids."""
+    declared: dict[str, dict[int, str]] = field(default_factory=dict)
+    """The rows of files that were committed by their path, by path."""
     unrecorded: set[str] = field(default_factory=set)
     """Files of snapshots that were removed in the mode that records nothing."""
     is_unrecorded: bool = False
@@ -298,6 +302,8 @@ class World:
         if table.version < 3:
             return
         for row in found:
+            if (row.values[0], row.values[2]) in table.ambiguous:
+                continue
             known = table.lineage.setdefault(
                 (row.values[0], row.values[2]), (row.row_id, row.last_updated)
             )

@@ -274,7 +274,49 @@ def declare_loose_file(world: World, table: TableModel) -> str | None:
     )
     world.client.append_files(table.identifier, [declared(table, path, rows)])
     table.heads["main"] = {**table.heads["main"], **rows}
+    table.declared[path] = rows
     return f"append the file {Path(path).name}"
+
+
+def remove_file(world: World, table: TableModel) -> str | None:
+    """Remove a file by its path; `add_file_again` may bring it back."""
+    files = head_files(table)
+    known = [path for path in table.declared if path in files]
+    if not known:
+        return None
+    path = world.random.choice(known)
+    world.client.delete_files(table.identifier, [files[path]])
+    # Rows that were updated since are in other files.
+    own = table.declared[path].items()
+    table.heads["main"] = dict(table.heads["main"].items() - own)
+    return f"remove the file {Path(path).name}"
+
+
+def add_file_again(world: World, table: TableModel) -> str | None:
+    """Append a file that was removed, and that old or expired snapshots still reach."""
+    files = head_files(table)
+    known = [
+        path
+        for path, rows in table.declared.items()
+        if path not in files and Path(path).exists() and not rows.keys() & table.heads["main"]
+    ]
+    if not known:
+        return None
+    path = world.random.choice(known)
+    rows = table.declared[path]
+    world.client.append_files(table.identifier, [declared(table, path, rows)])
+    table.heads["main"] = {**table.heads["main"], **rows}
+    # The rows get new ids on main, and keep the old ones on other branches.
+    table.ambiguous |= set(rows.items())
+    return f"append the file {Path(path).name} again"
+
+
+def head_files(table: TableModel) -> dict[str, str]:
+    """Return the paths of the data files of main."""
+    ref = table.tree.refs.get("main")
+    if ref is None:
+        return {}
+    return {path: f"file://{path}" for path in table.tree.snapshots[ref["snapshot-id"]].data}
 
 
 def declared(table: TableModel, path: str, rows: Rows, size: int | None = None) -> DeclaredDataFile:
@@ -305,6 +347,8 @@ WRITERS: dict[str, tuple[Step, int]] = {
     "set_statistics": (set_statistics, 2),
     "change_definition": (change_definition, 1),
     "leave_loose_file": (leave_loose_file, 2),
-    "declare_loose_file": (declare_loose_file, 2),
+    "declare_loose_file": (declare_loose_file, 3),
+    "remove_file": (remove_file, 3),
+    "add_file_again": (add_file_again, 3),
 }
 """Each step with its weight."""
