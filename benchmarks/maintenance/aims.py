@@ -13,6 +13,7 @@ _REWRITES = (named.BINPACK, named.DELETES, named.SORT, named.SORT_V2, named.Z_OR
 _WANTED = (
     *((operation, named.ON_SPARK, 1.0) for operation in _REWRITES),
     (named.SMALL, named.LOCAL, 2.0),
+    (named.EXPIRY, named.LOCAL, 10.0),
     (named.ORPHANS, named.LOCAL, 10.0),
 )
 

@@ -4,11 +4,11 @@ Rewrites of all systems run on the same table of the same server, which is rolle
 `ON_SPARK` is a statement in the Spark session in which stock Iceberg's procedure runs too. `LOCAL`
 is the command in a process of its own, so that its figures include start-up and peak memory.
 
-To add an operation that is not a rewrite, such as the expiration of 10,000 snapshots or the listing
-of 100,000 files, write a module with a function `operations(bench: Bench) -> Iterator[Operation]`,
-and add it to `PARTS` in `run`. An `Operation` names its work for each system and how to undo it;
-`bench` has the session, the client, the server's URL and a folder. Work in a process of its own
-returns what `run_process` returns. Its aims go into `aims`.
+To add an operation that is not a rewrite, such as `expiry` or `orphans`, write a module with a
+function `operations(bench: Bench) -> Iterator[Operation]`, and add it to `PARTS` in `run`. An
+`Operation` names its work for each system and how to undo it; `bench` has the session, the client,
+the server's URL and a folder. Work in a process of its own returns what `run_process` returns, and
+work of the server what `run_in_server` returns. Its aims go into `aims`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -57,11 +57,17 @@ class Bench:
     """The tables of a run."""
 
     def __init__(
-        self, spark: SparkSession, session: Session, server: RunningServer, folder: Path, rows: int
+        self,
+        spark: SparkSession,
+        session: Session,
+        server: RunningServer,
+        folder: Path,
+        rows: int,
+        snapshots: int,
     ) -> None:
         self.spark, self.session, self.server = spark, session, server
         self.client: Client = session.client
-        self.folder, self.rows = folder, rows
+        self.folder, self.rows, self.snapshots = folder, rows, snapshots
         self.client.create_namespace(NAMESPACE)
         self._bases: dict[str, int] = {}
 
@@ -166,3 +172,14 @@ def run_process(arguments: Sequence[str]) -> Ended:
     told = [line for line in said.splitlines() if line.startswith("children: ")]
     children = float(told[0].split()[1]) if told else 0.0
     return Ended(usage.ru_utime + usage.ru_stime + children, usage.ru_maxrss * 1024)
+
+
+def run_in_server(bench: Bench, work: Callable[[], object]) -> Ended:
+    """Run work of the server, and return its peak of memory."""
+    pid = bench.server.process.pid
+    # The kernel then counts the peak of the memory anew.
+    Path(f"/proc/{pid}/clear_refs").write_text("5")
+    work()
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    (peak,) = [line.split()[1] for line in lines if line.startswith("VmHWM:")]
+    return Ended(0.0, int(peak) * 1024)

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from benchmarks.maintenance.operations import Bench
+from benchmarks.maintenance.operations import Bench, run_in_server
 from benchmarks.maintenance.systems import LOCAL, ORPHANS, STOCK
 from benchmarks.spark.cpu import Ended
 from benchmarks.spark.operations import CATALOG, NAMESPACE, Operation
@@ -42,20 +42,14 @@ def operations(bench: Bench) -> Iterator[Operation]:
         assert len(bench.spark.sql(call).collect()) == _ORPHANS
 
     def by_server() -> Ended:
-        pid = bench.server.process.pid
         own = table()
-        # The kernel then counts the peak of the memory anew.
-        Path(f"/proc/{pid}/clear_refs").write_text("5")
-        assert remove_orphan_files(own, dry_run=True).orphan_files_count == _ORPHANS
-        return Ended(0.0, _peak_bytes(pid))
+        return run_in_server(bench, lambda: _search(own))
 
     yield Operation(ORPHANS, _FILES, {STOCK: stock, LOCAL: by_server}, lambda: None)
 
 
-def _peak_bytes(pid: int) -> int:
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    (peak,) = [line.split()[1] for line in lines if line.startswith("VmHWM:")]
-    return int(peak) * 1024
+def _search(table: Table) -> None:
+    assert remove_orphan_files(table, dry_run=True).orphan_files_count == _ORPHANS
 
 
 def _table(bench: Bench, name: str) -> Table:

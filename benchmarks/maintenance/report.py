@@ -20,11 +20,15 @@ END = "<!-- Maintenance figures: to here -->"
 
 
 def report(results: Results) -> str:
-    return "\n\n".join([about(results), _aims(results), _figures(results)])
+    return "\n\n".join([_about(results), _aims(results), _figures(results)])
 
 
 def publish(results: Results, page: Path) -> None:
     put_between(report(results), page, BEGIN, END)
+
+
+def _about(results: Results) -> str:
+    return f"{about(results)}\n- {results.effort['snapshots']:,} snapshots before the expiry"
 
 
 def _aims(results: Results) -> str:

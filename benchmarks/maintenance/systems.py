@@ -18,7 +18,8 @@ SORT_V2: Final = "sort by two columns, version 2"
 Z_ORDER: Final = "Z-order by two columns"
 SMALL: Final = "bin-pack of a small table, with start-up"
 ORPHANS: Final = "orphans among 100,000 files"
-"""Frazil's work is a job of its server, which the command line waits for."""
+EXPIRY: Final = "expiry of all snapshots but one"
+"""Frazil's work is a job of its server here and for orphans, which the caller waits for."""
 
 
 def stock_call(system: str, name: str, options: Mapping[str, str], order: str | None) -> str:

@@ -25,11 +25,14 @@ def test_a_small_run_measures_every_system(
         request.node.stash.setdefault(SERVERS, []).append(server)
         results = measure(SMOKE, spark, server, tmp_path / "scratch", 17)
     assert [(cell.operation, cell.system) for cell in results.cells] == [
-        (named.DELETES, system) for system in named.SYSTEMS
+        *((named.DELETES, system) for system in named.SYSTEMS),
+        *((named.EXPIRY, system) for system in (named.STOCK, named.LOCAL)),
     ]
-    local = results.cell(named.DELETES, named.LOCAL)
-    assert local is not None
-    assert local.samples[0].peak_bytes > 0
+    for operation in (named.DELETES, named.EXPIRY):
+        local = results.cell(operation, named.LOCAL)
+        assert local is not None
+        assert local.samples[0].peak_bytes > 0
+    assert "25 snapshots before the expiry" in report(results)
 
 
 def test_the_figures_are_published_with_their_aims(tmp_path: Path) -> None:
@@ -38,7 +41,7 @@ def test_the_figures_are_published_with_their_aims(tmp_path: Path) -> None:
         Cell(named.SMALL, named.LOCAL, 10, [Sample(1.0, 1.5, 200 << 20)]),
     ]
     about = {**machine(), "spark": "4.1.4", "java": 17}
-    results = Results(about, {"rows": 10, "rounds": 1, "warm_ups": 0}, cells)
+    results = Results(about, {"rows": 10, "rounds": 1, "warm_ups": 0, "snapshots": 5}, cells)
     met = {aim.what: aim for aim in aims_of(results) if aim.measured is not None}
     (aim,) = met.values()
     assert aim.measured == 8.0
