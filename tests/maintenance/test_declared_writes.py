@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from frazil import Client, Table
 from frazil.client.rows.write_folders import committing, new_folder
-from frazil.maintenance import rewrite_data_files
+from frazil.maintenance import expire_snapshots, rewrite_data_files
 from frazil.wire.errors import CommitStateUnknown, NotFound
 from tests.maintenance.conftest import during_the_rewrite, everything, rows
 from tests.support.server import RunningServer
@@ -54,6 +55,32 @@ def test_a_rewrite_holds_its_snapshot_and_its_folder(
     # The test itself has planned a snapshot.
     assert {lease.lease_id.partition(":")[0] for lease in held} == {"plan"}
     assert rows(client, table) == everything()
+
+
+def test_an_expiry_beside_a_rewrite_leaves_the_history_since_its_base(
+    client: Client, new_table: NewTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = new_table(3)
+    expired: list[int] = []
+
+    def others() -> None:
+        for _ in range(3):
+            client.delete(table.identifier, "id = 1")
+            client.append(table.identifier, [{"id": 1, "item": "again"}])
+        now = datetime.now(UTC) + timedelta(seconds=1)
+        fresh = client.load_table(table.identifier)
+        result = expire_snapshots(fresh, older_than=now, retain_last=1)
+        expired.append(result.expired_snapshots_count)
+
+    during_the_rewrite(monkeypatch, others)
+    result = rewrite_data_files(table, options={"rewrite-all": "true"})
+    assert result.rewritten_data_files_count > 0
+    assert result.failed_data_files_count == 0
+    # Those before the base have expired.
+    assert expired == [len(table.snapshots) - 1]
+    fresh = client.load_table(table.identifier)
+    now = datetime.now(UTC) + timedelta(seconds=1)
+    assert expire_snapshots(fresh, older_than=now, retain_last=1).leased_snapshots_count == 0
 
 
 def test_a_write_that_fails_leaves_no_intent(

@@ -18,7 +18,13 @@ from frazil.db.housekeeping_rows import database_now_ms, live_leases
 from frazil.format.metadata.snapshots import Snapshot
 from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.housekeeping.deletion.deleted_counts import DeletedFiles
-from frazil.housekeeping.expiration_plan import NO_EXPIRY, ExpireOptions, ExpiryPlan, plan_expiry
+from frazil.housekeeping.expiration_plan import (
+    NO_EXPIRY,
+    ExpireOptions,
+    ExpiryPlan,
+    histories_since,
+    plan_expiry,
+)
 from frazil.housekeeping.own_files import own_files_of
 from frazil.housekeeping.reachability import (
     KeptFiles,
@@ -35,6 +41,7 @@ from frazil.housekeeping.sweep import sweep_table
 from frazil.wire.errors import ValidationError
 from frazil.wire.frazil_properties import quarantine_ms
 from frazil.wire.identifiers import Identifier
+from frazil.wire.leases import BASE_LEASE_PREFIX
 from frazil.wire.maintenance_operations import EXPIRE_SNAPSHOTS, parsed_options
 from frazil.wire.rest_updates import (
     RemovePartitionSpecs,
@@ -153,7 +160,10 @@ class _Expiry:
         database = self.tools.database
         leases = live_leases(database, uuid, database_now_ms(database))
         self._base, self.table_uuid = base, uuid
-        self.plan = plan_expiry(base, self.options, {own.snapshot_id for own in leases}, time_ms)
+        leased = {own.snapshot_id for own in leases}
+        bases = {own.snapshot_id for own in leases if own.lease_id.startswith(BASE_LEASE_PREFIX)}
+        leased |= histories_since(base, bases)
+        self.plan = plan_expiry(base, self.options, leased, time_ms)
         gone = self.plan.snapshot_ids
         self.removed = tuple(own for own in base.snapshots.bare_items() if own.snapshot_id in gone)
         updates: list[TableUpdate] = [RemoveSnapshotRef(name) for name in self.plan.refs]

@@ -81,6 +81,23 @@ def plan_expiry(
     return ExpiryPlan(gone, frozenset(expired.difference(leased)), frozenset(expired & set(leased)))
 
 
+def histories_since(metadata: TableMetadata, bases: Collection[int]) -> set[int]:
+    """Return the snapshots of branches from these bases of changes on.
+
+    The commit of a change is checked against them. Without them it would be refused, although
+    its base is still there.
+    """
+    kept: set[int] = set()
+    for ref in metadata.refs.values() if bases else ():
+        newer: list[int] = []
+        for snapshot_id in metadata.ancestor_ids(ref.snapshot_id) if ref.is_branch else ():
+            newer.append(snapshot_id)
+            if snapshot_id in bases:
+                kept.update(newer)
+                newer.clear()
+    return kept
+
+
 @dataclass(frozen=True, slots=True)
 class _Rules:
     now_ms: int

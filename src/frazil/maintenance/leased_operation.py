@@ -17,7 +17,7 @@ def leased(operation: Callable[Concatenate[Table, P], R]) -> Callable[Concatenat
 
     @wraps(operation)
     def run(table: Table, /, *args: P.args, **options: P.kwargs) -> R:
-        with table.leased_plans() as held:
+        with table.leased_plans(is_base=True) as held:
             return operation(held, *args, **options)
 
     return run

@@ -17,7 +17,7 @@ from frazil.rest.reply import NO_CONTENT, Reply, json_reply, not_modified
 from frazil.wire.errors import BadRequest, UnprocessableEntity
 from frazil.wire.file_actions import check_request
 from frazil.wire.identifiers import Identifier, Namespace, check_namespace
-from frazil.wire.leases import PLAN_LEASE_HEADER
+from frazil.wire.leases import BASE_LEASE_PREFIX, PLAN_LEASE_HEADER
 from frazil.wire.rest_messages import (
     CommitTableRequest,
     CommitTransactionRequest,
@@ -235,7 +235,7 @@ async def plan_table_scan(app: RestApp, call: Call) -> Reply:
     request = call.request_as(PlanTableScanRequest)
     check_plan_request(request)
     lease_id = call.headers.get(PLAN_LEASE_HEADER.lower())
-    own_lease = None if lease_id is None else OwnLease(_uuid(lease_id), call.principal)
+    own_lease = None if lease_id is None else OwnLease(_plan_lease_id(lease_id), call.principal)
     body = await app.planning(
         app.planner.plan,
         call.context(),
@@ -252,11 +252,12 @@ async def plan_table_scan(app: RestApp, call: Call) -> Reply:
     return Reply(200, (body,), (header,))
 
 
-def _uuid(lease_id: str) -> str:
+def _plan_lease_id(text: str) -> str:
+    base = BASE_LEASE_PREFIX if text.startswith(BASE_LEASE_PREFIX) else ""
     try:
-        return str(UUID(lease_id))
+        return base + str(UUID(text.removeprefix(base)))
     except ValueError:
-        raise BadRequest(f"{PLAN_LEASE_HEADER}: {lease_id[:64]!r} is not a UUID") from None
+        raise BadRequest(f"{PLAN_LEASE_HEADER}: {text[:64]!r} is not a UUID") from None
 
 
 async def fetch_planning_result(app: RestApp, call: Call) -> Reply:

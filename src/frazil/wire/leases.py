@@ -21,6 +21,10 @@ PLAN_LEASE_HEADER: Final = "X-Frazil-Lease"
 """Gives a plan a lease of its own, with a UUID that the client has drawn, for LEASE_TTL_MS. The
 client renews and releases it. Without it, the plan leases its snapshot for a day."""
 
+BASE_LEASE_PREFIX: Final = "base:"
+"""Stands before the UUID if the snapshot is the base of a change. Then the snapshots after it do
+not expire either, because the commit of the change is checked against them."""
+
 Ttl: TypeAlias = Annotated[int, Meta(ge=MIN_TTL_MS, le=MAX_TTL_MS)]
 Holder: TypeAlias = Annotated[str, Meta(max_length=200)]
 """Says to people who holds it, such as `nightly-report on host7`."""

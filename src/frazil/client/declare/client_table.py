@@ -186,11 +186,13 @@ class Table(TableMetadataMixin, TableVerbs[Commit], RowVerbs):
         return self.planner(self, filter, options)
 
     @contextmanager
-    def leased_plans(self) -> Iterator[Table]:
+    def leased_plans(self, *, is_base: bool = False) -> Iterator[Table]:
         """Yield this table with plans whose snapshots keep their files until the block ends.
 
-        The same holds for tables that the yielded one is refreshed to. Without this, the catalog
-        keeps a planned snapshot for a day, because it cannot know when its reader has finished.
+        The same holds for tables that the yielded one is refreshed to. With `is_base` the snapshots
+        after them stay too, because a commit is checked against them. Without leases of its own,
+        the catalog keeps a planned snapshot for a day, because it cannot know when its reader has
+        finished.
         """
         if self.planner is None or self.reloader is None:
             yield self
@@ -199,7 +201,7 @@ class Table(TableMetadataMixin, TableVerbs[Commit], RowVerbs):
         with ExitStack() as held:
 
             def plan(table: Table, filter: Filter | None, options: PlanOptions) -> Plan:
-                lease = holds.plan_lease(table.identifier)
+                lease = holds.plan_lease(table.identifier, is_base=is_base)
                 planned = planner(table, filter, {**options, "lease_id": lease.lease_id})
                 if planned.is_leased:
                     held.enter_context(lease)

@@ -172,7 +172,7 @@ def run_statement(
 ) -> Commit:
     """Run a statement until it is not refused for a conflict, or its retries are used up."""
     budget = table.retry_budget()
-    with table.leased_plans() as leased:
+    with table.leased_plans(is_base=True) as leased:
         while True:
             try:
                 return attempt(leased)

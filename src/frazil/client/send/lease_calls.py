@@ -33,6 +33,7 @@ from frazil.client.send.http_transport import Request
 from frazil.wire.errors import BadRequest, FrazilError, NotFound
 from frazil.wire.identifiers import Identifier
 from frazil.wire.leases import (
+    BASE_LEASE_PREFIX,
     INTENT_TTL_MS,
     LEASE_TTL_MS,
     DeclareIntentRequest,
@@ -326,8 +327,8 @@ class Holds:
     ) -> Lease:
         return Lease(self.leases, self._keeper, table, snapshot, ttl_s=ttl_s, holder=holder)
 
-    def plan_lease(self, table: Identifier) -> PlanLease:
-        return PlanLease(self.leases, self._keeper, table)
+    def plan_lease(self, table: Identifier, *, is_base: bool) -> PlanLease:
+        return PlanLease(self.leases, self._keeper, table, is_base=is_base)
 
     def intent(self, table: Identifier, prefix: str, *, ttl_s: float, holder: str | None) -> Intent:
         return Intent(self.intents, self._keeper, table, prefix, ttl_s=ttl_s, holder=holder)
@@ -390,12 +391,19 @@ class Lease(_Held):
         self._calls.release(self.table, self.lease_id, waits=False)
 
 
+def plan_lease_id(*, is_base: bool) -> str:
+    """Draw the id of a plan's lease. `is_base` says that a change will be made from the plan."""
+    return f"{BASE_LEASE_PREFIX if is_base else ''}{uuid4()}"
+
+
 class PlanLease(_Held):
     """The lease of a plan, which the catalog takes when it is given the id."""
 
-    def __init__(self, calls: LeaseCalls, keeper: Keeper, table: Identifier) -> None:
+    def __init__(
+        self, calls: LeaseCalls, keeper: Keeper, table: Identifier, *, is_base: bool
+    ) -> None:
         super().__init__(keeper, table, LEASE_TTL_S)
-        self.lease_id = str(uuid4())
+        self.lease_id = plan_lease_id(is_base=is_base)
         self._calls = calls
 
     @property

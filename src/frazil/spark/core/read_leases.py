@@ -15,12 +15,11 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
-from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
 from frazil.client.declare.client_table import Table
-from frazil.client.send.lease_calls import LeaseCalls, this_process
+from frazil.client.send.lease_calls import LeaseCalls, plan_lease_id, this_process
 from frazil.wire.errors import FrazilError
 from frazil.wire.identifiers import Identifier
 
@@ -93,7 +92,8 @@ class ReadLeases:
         key = table.uuid, snapshot_id
         with self._lock:
             held = self._held.get(key)
-        lease_id = str(uuid4()) if held is None else held.lease_id
+        is_base = self._of_statement.get() is not None
+        lease_id = plan_lease_id(is_base=is_base) if held is None else held.lease_id
         planned = plan(lease_id)
         if planned.is_leased:
             self._remember(calls, spark, table, key, lease_id)
