@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
+import pytest
 from typer.testing import CliRunner
 
 from frazil import Client
 from frazil.cli.app import app
+from frazil.maintenance import autopilot_loop
+from frazil.maintenance.autopilot import Autopilot
+from frazil.maintenance.autopilot_loop import run_rounds
+from frazil.wire.errors import BadRequest
 from tests.cli.shop import Shop
 from tests.support.server import running_server
 
@@ -120,3 +126,82 @@ def test_a_table_that_cannot_be_read_does_not_hide_the_others(tmp_path: Path) ->
     assert good["health"]["data-files"]["count"] == 1
     assert broken["table"] == "n.broken"
     assert broken["error"]["message"]
+
+
+def test_an_expiry_says_what_is_deleted_when_and_how_it_comes_back(shop: Shop) -> None:
+    first = shop.append("a.parquet", [1])
+    shop.append("b.parquet", [2])
+    expire = ("maintain", "expire-snapshots", shop.name)
+    assert "none is old enough" in shop.ok(*expire)
+    assert "not in the table" in shop.ok(*expire, "--snapshot-id", "17")
+    everything = (*expire, "--older-than", "2100-01-01")
+    dry = shop.ok(*everything, "--dry-run")
+    assert "nothing was changed: would expire 1 snapshot\n" in dry
+    assert "after a quarantine of 3 days: 1 manifest list\n" in dry
+    done = shop.ok(*everything)
+    assert f"{shop.name}: expired 1 snapshot\n" in done
+    assert "will be deleted after 20" in done
+    assert f"frazil maintain undo {shop.name} --snapshot-id ID" in done
+    assert str(first) in shop.run("maintain", "undo", shop.name).output
+    undo = ("maintain", "undo", shop.name, "--snapshot-id", str(first))
+    assert "would come back" in shop.ok(*undo, "--dry-run")
+    back = shop.ok(*undo)
+    assert f"snapshot {first} is back, with the tag undo-{first}" in back
+    assert f"frazil tag {shop.name} undo-{first} --delete" in back
+    assert "it is in the table" in shop.run(*undo).output
+
+
+def test_an_expiry_without_deletion_says_so(shop: Shop) -> None:
+    shop.append("a.parquet", [1])
+    shop.append("b.parquet", [2])
+    kept = shop.ok(
+        "maintain", "expire-snapshots", shop.name, "--older-than", "2100-01-01", "--keep-files"
+    )
+    assert "the snapshots cannot come back" in kept
+    assert "none of its snapshots" in shop.run("maintain", "undo", shop.name).output
+
+
+def test_orphans_are_counted_listed_and_explained(shop: Shop) -> None:
+    shop.append("a.parquet", [1])
+    orphan = shop.write("orphan.parquet", [2])
+    os.utime(orphan.removeprefix("file://"), (0, 0))
+    search = ("maintain", "remove-orphan-files", shop.name)
+    dry = shop.ok(*search, "--dry-run")
+    assert "found 1 orphan file (" in dry
+    assert orphan in dry
+    assert "without --dry-run, they are recorded" in dry
+    assert "they are deleted after 20" in shop.ok(*search)
+    again = shop.ok(*search)
+    assert "found no new orphan file" in again
+    assert "1 file recorded before" in again
+    assert "found as an orphan file, and is deleted after" in shop.ok("why", orphan)
+    assert "no file is due" in shop.ok("maintain", "delete-unreachable-files", shop.name)
+
+
+def test_the_status_says_that_nothing_is_deleted(shop: Shop) -> None:
+    assert "gc.enabled is false" not in shop.ok("maintain", "status", shop.name)
+    shop.ok("set", shop.name, "gc.enabled=false")
+    assert "gc.enabled is false" in shop.ok("maintain", "status", shop.name)
+
+
+def test_a_drop_now_needs_purge(shop: Shop) -> None:
+    refused = shop.run("drop", shop.name, "--now")
+    assert refused.exit_code == 2
+    assert "give --purge" in refused.output
+    dry = shop.json("drop", shop.name, "--purge", "--now", "--dry-run")
+    assert dry["path"].endswith("?purgeRequested=true&frazil-now=true")
+    with pytest.raises(BadRequest, match="frazil-now"):
+        shop.client.drop_table(shop.name, now=True)
+    assert f"frazil maintain undo {shop.name}" in shop.ok("drop", shop.name, "--purge")
+    assert "the purged table is back" in shop.ok("maintain", "undo", shop.name)
+
+
+def test_a_job_does_not_wait_for_the_next_round(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(autopilot_loop, "_CLAIM_INTERVAL_S", 0.01)
+    monkeypatch.setattr(Autopilot, "tables", lambda own: iter(()))
+    rounds = run_rounds(shop.client, 3600)
+    next(rounds)
+    started = shop.client.jobs.start(shop.name, "rewrite_data_files")
+    assert started.job_id in [job.job_id for job in next(rounds)]

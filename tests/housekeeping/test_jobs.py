@@ -84,6 +84,9 @@ def test_an_operation_that_does_not_exist_is_refused(jobs: Jobs) -> None:
         ({"retain_last": "0"}, "options.retain_last: '0' must be a whole number of at least 1"),
         ({"older_than": "yesterday"}, "options.older_than: .*2026-05-01T12:00:00Z"),
         ({"snapshot_ids": "1,x"}, "options.snapshot_ids: .*ids with commas"),
+        ({"retain_last": "9" * 5000}, "options.retain_last: .*below 2.63"),
+        ({"older_than": "9" * 5000}, "options.older_than: .*2026-05-01T12:00:00Z"),
+        ({"snapshot_ids": "9" * 19}, "options.snapshot_ids: .*ids with commas"),
         ({"clean_expired_metadata": "yes"}, "options.clean_expired_metadata: .*true or false"),
     ],
 )
@@ -93,6 +96,11 @@ def test_an_option_that_is_wrong_is_refused(
     with pytest.raises(BadRequest, match=message):
         start(jobs, options=options)
     assert jobs.list(None, None, 10).jobs == ()
+
+
+def test_a_filter_that_cannot_be_read_is_refused(jobs: Jobs) -> None:
+    with pytest.raises(BadRequest, match=r"options\.where: '\(\(' is not a filter"):
+        start(jobs, "rewrite_data_files", options={"where": "(("})
 
 
 def test_jobs_that_exclude_each_other_run_one_after_the_other(jobs: Jobs) -> None:

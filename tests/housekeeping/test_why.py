@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from frazil.housekeeping.why import why
+from frazil.wire.errors import BadRequest
 from frazil.wire.files import FileReason, FileState
 from tests.commit.finegrained.world import World
 from tests.housekeeping.tables_on_disk import HOUR_MS, TableOnDisk, new_table
@@ -106,3 +107,27 @@ def test_purged_and_foreign_files(shop: TableOnDisk, shared_world: World) -> Non
     found = reason(shop, "a")
     assert (found.state, found.table) == (FileState.QUARANTINED, str(shop.identifier))
     assert "purged" in found.message
+
+
+def test_a_path_that_is_none_is_refused(shop: TableOnDisk) -> None:
+    for path in ("orders/data", f"{shop.table.location}/data/../../x"):
+        with pytest.raises(BadRequest, match="path "):
+            why(shop.tools, path)
+
+
+def test_a_manifest_that_is_lost_is_named(shop: TableOnDisk) -> None:
+    shop.append("a")
+    (manifest,) = [name for name in shop.avro_files() if not name.startswith("snap-")]
+    (shop.folder / "metadata" / manifest).unlink()
+    found = reason(shop, "a")
+    assert found.state is FileState.UNKNOWN
+    assert manifest in found.message
+    assert "no file of the table is deleted" in found.message
+
+
+def test_a_quarantine_without_end_has_a_time(shop: TableOnDisk) -> None:
+    shop.set_properties(frazil_gc_quarantine__ms="999999999999999")
+    shop.append("a")
+    shop.delete("a")
+    shop.expire()
+    assert "ms after 1970" in reason(shop, "a").message

@@ -8,6 +8,7 @@ import pytest
 
 from frazil.wire.errors import BadRequest
 from frazil.wire.file_actions import CommitUpdate
+from frazil.wire.job_messages import ReportJobRequest
 from frazil.wire.json_bodies import MAX_DEPTH, check_text, decode, known_tags
 from frazil.wire.rest_messages import (
     CommitTableRequest,
@@ -31,6 +32,11 @@ REFUSED: list[tuple[Any, bytes, str]] = [
     (CommitTableRequest, b'{"updates":NaN}', "not valid JSON"),
     (CommitTableRequest, b"\xef\xbb\xbf{}", "not valid JSON"),
     (CommitTableRequest, b'{"updates":"\xff"}', "not valid UTF-8 at byte 12"),
+    (
+        ReportJobRequest,
+        b'{"worker":"w","state":"zzz"}',
+        "state: unknown value 'zzz'; known are cancelled, failed, queued, running, succeeded",
+    ),
     (CommitTableRequest, b"[]", "the request body: expected object, got array"),
     (CommitTableRequest, b"null", "the request body: expected object, got null"),
     (CommitTableRequest, b"{}", "requirements: required, but missing"),

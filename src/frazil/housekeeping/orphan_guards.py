@@ -31,7 +31,8 @@ def check_gc_enabled(metadata: TableMetadata) -> None:
     if not gc_is_enabled(metadata):
         raise ValidationError(
             f"{GC_ENABLED} is false: no file of this table may be deleted, because other tables "
-            "may use them"
+            f"may use them: remove {GC_ENABLED} from the properties of the table if its files are "
+            "its own"
         )
 
 

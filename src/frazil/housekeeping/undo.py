@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Final
 
 from msgspec import Struct
@@ -15,6 +16,7 @@ from frazil.db.housekeeping_rows import (
     ExpiredSnapshotRow,
     PurgedTableRow,
     expired_snapshot,
+    expired_snapshots,
     purged_table,
 )
 from frazil.db.rows import namespace_of
@@ -33,6 +35,7 @@ from frazil.wire.rest_messages import RegisterTableRequest
 from frazil.wire.rest_updates import SetSnapshotRef
 
 _FOREVER_MS: Final = 2**63 - 1
+_SHOWN: Final = 10
 
 
 class NoSuchQuarantine(NotFound):
@@ -58,11 +61,27 @@ def undo(tools: ServerTools, run: JobRun) -> UndoResult:
         return undo_purge(tools, run.uuid, wanted, sender(run), dry_run=run.dry_run)
     snapshot_id = options.get("snapshot_id")
     if snapshot_id is None:
-        raise BadRequest("options.snapshot_id: name the expired snapshot to bring back")
+        raise BadRequest(f"options.snapshot_id: {_choice(tools, run.uuid)}")
     tag = options.get("tag")
     return undo_expiry(
         tools, row.identifier, snapshot_id, sender(run), tag=tag, dry_run=run.dry_run
     )
+
+
+def _choice(tools: ServerTools, uuid: str) -> str:
+    """Name the snapshots that can come back, the newest first."""
+    rows = [
+        row
+        for row in expired_snapshots(tools.database, uuid)
+        if row.state is DeletionState.QUARANTINED
+    ]
+    if not rows:
+        return "the table exists, and none of its snapshots is in quarantine: nothing can come back"
+    snapshots = [parse_snapshot(row.snapshot) for row in rows]
+    snapshots.sort(key=lambda own: own.timestamp_ms, reverse=True)
+    names = [f"{own.snapshot_id} (of {utc_text(own.timestamp_ms)})" for own in snapshots[:_SHOWN]]
+    more = f" and {len(snapshots) - _SHOWN:,} older" if len(snapshots) > _SHOWN else ""
+    return f"name the expired snapshot to bring back: {', '.join(names)}{more}"
 
 
 # --- an expired snapshot --------------------------------------------------------------------------
@@ -108,7 +127,7 @@ class _Undo:
         row = self._row(base, uuid)
         snapshot = parse_snapshot(row.snapshot)
         if self.tag in base.refs:
-            raise BadRequest(f"tag: {self.tag} exists already: give another name")
+            raise BadRequest(f"options.tag: {self.tag} exists already: give another name")
         self._find_definitions(base, uuid, snapshot)
 
         def restore(state: TableState) -> None:
@@ -126,12 +145,16 @@ class _Undo:
 
     def _row(self, base: TableMetadata, uuid: str) -> ExpiredSnapshotRow:
         if self.snapshot_id in base.snapshots:
-            raise BadRequest(f"snapshot_id: {self.snapshot_id} is not expired")
+            raise BadRequest(
+                f"options.snapshot_id: snapshot {self.snapshot_id} is not expired: it is in the "
+                "table"
+            )
         row = expired_snapshot(self.tools.database, uuid, self.snapshot_id)
         if row is None:
             raise NoSuchQuarantine(
-                f"snapshot {self.snapshot_id} is not in quarantine: it never was in the table, or "
-                "its files are deleted"
+                f"options.snapshot_id: snapshot {self.snapshot_id} is not in quarantine: it never "
+                "was in the table, its files are deleted, or it was expired with "
+                "delete_files=false"
             )
         if row.state is DeletionState.DELETING:
             raise ValidationError(f"the files of snapshot {self.snapshot_id} are being deleted")
@@ -192,6 +215,15 @@ def undo_purge(
         request = RegisterTableRequest(identifier.name, row.metadata_location)
         tools.catalog.register_table(context, identifier, request)
     return UndoResult(table=str(identifier))
+
+
+def utc_text(time_ms: int) -> str:
+    """Return a time for people. Properties may name one that no calendar has."""
+    try:
+        moment = datetime.fromtimestamp(time_ms / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return f"{time_ms:,} ms after 1970"
+    return moment.strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def _identifier(text: str) -> Identifier:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Final
 
 from frazil.db.base import Relation
@@ -33,10 +32,9 @@ from frazil.housekeeping.reachability import (
     tree_reader,
 )
 from frazil.housekeeping.server_operations import ServerTools
-from frazil.housekeeping.undo import purged_name
+from frazil.housekeeping.undo import purged_name, utc_text
 from frazil.store.locations import canonical_location
 from frazil.values.path_keys import PathKey, PathKeys, is_below
-from frazil.wire.errors import FrazilError
 from frazil.wire.files import FileReason, FileState, ReachingSnapshot
 
 _MAX_SNAPSHOTS: Final = 10
@@ -56,14 +54,18 @@ class _Inquiry:
     _keys: PathKeys = field(default_factory=lambda: PathKeys(decode=True))
     _key: PathKey = field(init=False)
     _size: int | None = None
+    _unread: str | None = None
+    """Why the search in the metadata is incomplete."""
 
     def answer(self) -> FileReason:
         self._key = self._keys.of(self.path)
-        try:
-            location = canonical_location(self.path, "path")
-            self.tools.catalog.locations.check_file(self.path, "path")
-        except FrazilError as error:
-            return self._reason(FileState.OUTSIDE, error.message)
+        location = canonical_location(self.path, "path")
+        if not self.tools.catalog.locations.is_allowed(self.path):
+            return self._reason(
+                FileState.OUTSIDE,
+                "it is outside the warehouse and every allowed location: the catalog never reads "
+                "or deletes it",
+            )
         self._size = self.tools.store.size(self.path)
         uuid = self.tools.database.owner_of_location(str(location))
         row = None if uuid is None else self.tools.database.relation_by_uuid(uuid)
@@ -97,6 +99,7 @@ class _Inquiry:
                 FileState.REACHABLE, f"{what} of the table names it", table=name, kind=kind
             )
         found = search.reaching(everything)
+        self._unread = search.unread
         if found:
             snapshots = tuple(
                 ReachingSnapshot(
@@ -136,8 +139,8 @@ class _Inquiry:
         if doomed is not None:
             return self._reason(
                 FileState.QUARANTINED,
-                f"it was found as {doomed.reason}, and is deleted after "
-                f"{_time(doomed.delete_after_ms)}{off}",
+                f"it was found as an {doomed.reason} file, and is deleted after "
+                f"{utc_text(doomed.delete_after_ms)}{off}",
                 table=name,
                 delete_after_ms=doomed.delete_after_ms,
             )
@@ -182,7 +185,7 @@ class _Inquiry:
             state, message = (
                 FileState.QUARANTINED,
                 f"only expired snapshots such as {rows[0].snapshot_id} reach it, and it is deleted "
-                f"after {_time(after_ms)}",
+                f"after {utc_text(after_ms)}",
             )
         return self._reason(
             state,
@@ -210,7 +213,7 @@ class _Inquiry:
                 return self._reason(
                     FileState.INTENDED,
                     f"{intent.holder or intent.principal} writes below {intent.prefix} until "
-                    f"{_time(intent.expires_ms)}",
+                    f"{utc_text(intent.expires_ms)}",
                     table=name,
                 )
             if intent.state is not IntentState.SWEPT:
@@ -220,11 +223,18 @@ class _Inquiry:
                     f"next sweep deletes it{off}",
                     table=name,
                 )
+        if self._unread is not None:
+            return self._reason(
+                FileState.UNKNOWN,
+                f"nothing that can be read names it, but {self._unread}: no file of the table is "
+                "deleted until that is repaired",
+                table=name,
+            )
         return self._reason(
             FileState.UNKNOWN,
             "nothing names it: remove_orphan_files finds it when it is old enough"
             if self._size is not None
-            else "nothing names it, and it does not exist",
+            else "nothing names it, and there is no file with this path",
             table=name,
         )
 
@@ -250,7 +260,8 @@ class _Inquiry:
             FileState.DELETING if deleting else FileState.QUARANTINED,
             "the table was purged, and its files are being deleted"
             if deleting
-            else f"the table was purged: its files are deleted after {_time(row.delete_after_ms)}",
+            else "the table was purged: its files are deleted after "
+            f"{utc_text(row.delete_after_ms)}; until then, `frazil maintain undo` brings it back",
             table=str(purged_name(row)),
             delete_after_ms=row.delete_after_ms,
         )
@@ -289,6 +300,8 @@ class _Search:
     reader: TreeReader
     is_it: Callable[[str], bool]
     kind: FileKind | None = None
+    unread: str | None = None
+    """The first manifest or list that cannot be read."""
     _manifests: dict[str, bool] = field(default_factory=dict)
 
     def reaching(self, snapshots: Sequence[Snapshot]) -> list[int]:
@@ -301,7 +314,9 @@ class _Search:
             found = snapshot.manifest_list is not None and self.is_it(snapshot.manifest_list)
             if found:
                 self.kind = FileKind.MANIFEST_LIST
-            elif not isinstance(manifests, Unreadable):
+            elif isinstance(manifests, Unreadable):
+                self.unread = self.unread or str(manifests)
+            else:
                 found = self._in_manifests([own.path for own in manifests])
             if found:
                 yield snapshot.snapshot_id
@@ -322,6 +337,7 @@ class _Search:
 
     def _names(self, entries: Unreadable | Iterable[NamedFiles]) -> bool:
         if isinstance(entries, Unreadable):
+            self.unread = self.unread or str(entries)
             return False
         for part in entries:
             for path, live, content in zip(part.paths, part.live, part.content, strict=True):
@@ -344,7 +360,3 @@ def _reached_by(snapshots: Sequence[ReachingSnapshot]) -> str:
 def _holders(leases: Iterable[LeaseRow], snapshot_id: int) -> tuple[str, ...]:
     own = (lease for lease in leases if lease.snapshot_id == snapshot_id)
     return tuple(dict.fromkeys(lease.holder or lease.principal for lease in own))
-
-
-def _time(time_ms: int) -> str:
-    return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

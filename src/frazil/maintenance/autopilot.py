@@ -89,7 +89,7 @@ class Autopilot:
 
     def run_once(self) -> list[Job]:
         """Run the jobs that wait for a worker, then do what pays most first. Return the jobs."""
-        done = list(self._waiting_jobs())
+        done = self.run_waiting()
         due: list[tuple[float, Identifier]] = []
         for table in self.tables():
             found = self._tolerant(table, partial(self.status, table))
@@ -100,6 +100,10 @@ class Autopilot:
             if job is not None:
                 done.append(job)
         return done
+
+    def run_waiting(self) -> list[Job]:
+        """Run the jobs that wait for a worker."""
+        return list(self._waiting_jobs())
 
     def _tolerant(self, table: Identifier, work: Callable[[], Any]) -> Any:
         """Go on with the next table if this one fails."""

@@ -21,11 +21,12 @@ from frazil.wire.job_messages import Job
 
 _LOGGER: Final = logging.getLogger("frazil.maintenance")
 _NICE: Final = 5
+_CLAIM_INTERVAL_S: Final = 10.0
 
 
 def run_rounds(client: Client, interval_s: float | None) -> Iterator[list[Job]]:
     """Maintain all tables again and again, or once if there is no interval. Yield the jobs of each
-    round."""
+    round, and those that somebody has started between two rounds."""
     autopilot = Autopilot(client)
     while interval_s is not None:
         begun_s = time.monotonic()
@@ -33,8 +34,21 @@ def run_rounds(client: Client, interval_s: float | None) -> Iterator[list[Job]]:
             yield autopilot.run_once()
         except FrazilError as error:
             _LOGGER.warning("this round has failed: %s", error)
-        time.sleep(max(1.0, interval_s - (time.monotonic() - begun_s)))
+        yield from _between_rounds(autopilot, max(begun_s + interval_s, time.monotonic() + 1.0))
     yield autopilot.run_once()
+
+
+def _between_rounds(autopilot: Autopilot, until_s: float) -> Iterator[list[Job]]:
+    """Run the jobs that others start, so that nobody waits for the next round."""
+    while (left_s := until_s - time.monotonic()) > 0:
+        time.sleep(min(left_s, _CLAIM_INTERVAL_S))
+        try:
+            jobs = autopilot.run_waiting()
+        except FrazilError as error:
+            _LOGGER.warning("jobs that wait were not run: %s", error)
+            continue
+        if jobs:
+            yield jobs
 
 
 def end_by_signal() -> None:

@@ -194,6 +194,8 @@ async def drop_table(app: RestApp, call: Call) -> Reply:
     identifier = call.table()
     purge = call.query_boolean("purgeRequested")
     now = call.query_boolean("frazil-now")
+    if now and not purge:
+        raise BadRequest("frazil-now: it deletes files at once: send purgeRequested=true with it")
     future = app.catalog.drop_table(call.context(), identifier, purge, now)
     return app.render.answer(await app.submitted(future))
 

@@ -67,6 +67,9 @@ def _uuid(housekeeping: Housekeeping, identifier: Identifier, *, of_purged: bool
         for row in reversed(purged_tables(housekeeping.database)):
             if (row.namespace_key, row.name) == place:
                 return row.uuid
+        raise NoSuchTable(
+            f"Table does not exist: {identifier}, and no purged table of this name is in quarantine"
+        )
     raise NoSuchTable(f"Table does not exist: {identifier}")
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from enum import Enum
 from functools import cache
 from itertools import accumulate
 from typing import Any, Literal, TypeVar, get_args, get_origin
@@ -173,8 +174,14 @@ def known_tags(kind: Any, field: str, json_path: str = "") -> tuple[str, ...]:
 
 def known_values(kind: Any, json_path: str) -> tuple[str, ...]:
     """Return the values that the enumerations at a JSON path allow."""
-    lists = (get_args(item) for item in _kinds_at(kind, json_path) if get_origin(item) is Literal)
-    return tuple(sorted({str(value) for values in lists for value in values}))
+    found = (_allowed(item) for item in _kinds_at(kind, json_path))
+    return tuple(sorted({str(value) for values in found for value in values}))
+
+
+def _allowed(kind: Any) -> Iterable[Any]:
+    if get_origin(kind) is Literal:
+        return get_args(kind)
+    return kind if _is_enum(kind) else ()
 
 
 def _kinds_at(kind: Any, json_path: str) -> list[Any]:
@@ -189,7 +196,7 @@ def _kinds_at(kind: Any, json_path: str) -> list[Any]:
 
 def _kinds_in(kind: Any) -> Iterator[Any]:
     """Iterate over the parts of a union, a list or an annotated type."""
-    if _is_struct(kind) or get_origin(kind) is Literal:
+    if _is_struct(kind) or _is_enum(kind) or get_origin(kind) is Literal:
         yield kind
     else:
         for item in get_args(kind):
@@ -198,6 +205,10 @@ def _kinds_in(kind: Any) -> Iterator[Any]:
 
 def _is_struct(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, Struct)
+
+
+def _is_enum(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Enum)
 
 
 @cache

@@ -14,7 +14,12 @@ from enum import StrEnum
 from typing import Any, Final, TypeAlias
 
 from frazil.wire.errors import BadRequest
+from frazil.wire.expressions import Expression
+from frazil.wire.filter_text import parse_filter
 from frazil.wire.near_names import name_hint
+
+_TWO_63: Final = 2**63
+_MAX_DIGITS: Final = 19
 
 Check: TypeAlias = Callable[[str], object]
 """Parses the text of an option. Raises ValueError with what it must be."""
@@ -51,12 +56,28 @@ def flag(text: str) -> bool:
 
 def count(least: int) -> Check:
     def parse(text: str) -> int:
-        value = int(text) if text.strip().lstrip("-").isdecimal() else least - 1
-        if value < least:
-            raise ValueError(f"must be a whole number of at least {least}")
+        value = _whole_number(text)
+        if value is None or value < least:
+            raise ValueError(f"must be a whole number of at least {least}, and below 2^63")
         return value
 
     return parse
+
+
+def _whole_number(text: str) -> int | None:
+    """Return a number that fits in 64 bits, or None."""
+    digits = text.strip()
+    if not digits.isdecimal() or len(digits) > _MAX_DIGITS:
+        return None
+    return int(digits) if int(digits) < _TWO_63 else None
+
+
+def where_filter(text: str) -> Expression:
+    """Parse a filter. Its columns are looked up when the job runs."""
+    try:
+        return parse_filter(text)
+    except BadRequest as error:
+        raise ValueError(f"is not a filter: {error.message}") from None
 
 
 def ratio(text: str) -> float:
@@ -93,10 +114,10 @@ def one_of(*choices: str) -> Check:
 
 def snapshot_ids(text: str) -> tuple[int, ...]:
     """Parse ids with commas between them."""
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() for part in parts):
+    ids = [_whole_number(part) for part in text.split(",")]
+    if None in ids:
         raise ValueError("must be snapshot ids with commas between them")
-    return tuple(int(part) for part in parts)
+    return tuple(own for own in ids if own is not None)
 
 
 def equal_names(text: str) -> dict[str, str]:
@@ -112,8 +133,9 @@ def equal_names(text: str) -> dict[str, str]:
 
 def time_ms(text: str) -> int:
     """Parse milliseconds since 1970, or a time in ISO 8601, which is in UTC unless it says else."""
-    if text.strip().isdecimal():
-        return int(text)
+    number = _whole_number(text)
+    if number is not None:
+        return number
     try:
         moment = datetime.fromisoformat(text.strip())
     except ValueError:
@@ -210,7 +232,7 @@ OPERATIONS: Final[Mapping[str, MaintenanceOperation]] = {
             {
                 "strategy": one_of("binpack", "sort"),
                 "sort_order": any_text,
-                "where": any_text,
+                "where": where_filter,
                 "branch": any_text,
                 "delete-ratio-threshold": ratio,
                 "delete-file-threshold": count(1),
@@ -229,13 +251,13 @@ OPERATIONS: Final[Mapping[str, MaintenanceOperation]] = {
             REWRITE_POSITION_DELETE_FILES,
             RunBy.WORKER,
             _REWRITE,
-            {"where": any_text, "branch": any_text, **_SIZES},
+            {"where": where_filter, "branch": any_text, **_SIZES},
         ),
         MaintenanceOperation(
             CONVERT_EQUALITY_DELETES,
             RunBy.WORKER,
             _REWRITE,
-            {"where": any_text, "branch": any_text},
+            {"where": where_filter, "branch": any_text},
         ),
         MaintenanceOperation(MAINTAIN, RunBy.WORKER, "maintain"),
     )

@@ -202,10 +202,12 @@ def _print_status(found: TableStatus) -> None:
             "manifests": f"{manifests.count:,} ({size_text(manifests.size_bytes)})",
             "snapshots": f"{health.snapshots.count:,}, {health.snapshots.expirable_count:,} "
             "too old",
-            "quarantine": f"{count_text(quarantine.snapshot_count, 'snapshot')}, "
-            f"{count_text(quarantine.file_count, 'file')} ({size_text(quarantine.size_bytes)})",
+            "quarantine": f"{count_text(quarantine.snapshot_count, 'expired snapshot')} with their "
+            f"files; {count_text(quarantine.file_count, 'other file')} "
+            f"({size_text(quarantine.size_bytes)})",
             "reads per day": f"{health.scans_per_day:,}",
-        },
+        }
+        | ({} if health.gc_enabled else {"deletion": "none: gc.enabled is false, all files stay"}),
         "  ",
     )
     _print_actions(found)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from frazil.cli.shared.catalog_command import CatalogChoice, add_commands, progress
-from frazil.cli.shared.printing import print_json, print_pairs, print_table, time_text
+from frazil.cli.shared.printing import print_json, print_table, time_text
 from frazil.cli.shared.typed_names import key_values, table_name
 from frazil.cli.tables.table_commands import TableArgument
 
@@ -130,6 +130,7 @@ def undo(
 
 def _run(choice: CatalogChoice, table: str, operation: str, options: Mapping[str, Any]) -> None:
     """Run a job of the server, wait for it, and print its result."""
+    from frazil.cli.maintenance.job_results import result_lines
     from frazil.maintenance.server_jobs import run_job
 
     name = table_name(table)
@@ -142,14 +143,8 @@ def _run(choice: CatalogChoice, table: str, operation: str, options: Mapping[str
     if choice.as_json:
         print_json({"job-id": result.job.job_id, **(result.job.result or {})})
         return
-    typer.echo(f"{name}: {operation}{' (dry run, nothing was changed)' if choice.dry_run else ''}")
-    print_pairs({key: _cell(value) for key, value in result.values.items()}, "  ")
-
-
-def _cell(value: Any) -> str:
-    if isinstance(value, list):
-        return ", ".join(map(str, value)) or "-"
-    return str(value)
+    for line in result_lines(result.job):
+        typer.echo(line)
 
 
 def jobs(

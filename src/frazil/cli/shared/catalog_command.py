@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
+from urllib.parse import urlencode
 
 import typer
 from typer.core import TyperCommand
@@ -327,9 +328,10 @@ def _changes_nothing(request: Request) -> bool:
 
 def print_dry_run(request: Request, output: Output) -> NoReturn:
     """Print the request that would have been sent, and end the command."""
+    path = request.path if request.path.startswith("/") else f"/v1/{request.path}"
     document = {
         "method": request.method,
-        "path": request.path if request.path.startswith("/") else f"/v1/{request.path}",
+        "path": f"{path}?{urlencode(request.query)}" if request.query else path,
         "headers": dict(request.headers),
         "body": json.loads(request.body) if request.body else None,
     }

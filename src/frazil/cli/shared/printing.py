@@ -130,7 +130,10 @@ def size_text(size_bytes: int) -> str:
 
 def time_text(timestamp_ms: int) -> str:
     """In UTC, so that two people who compare notes see the same."""
-    moment = datetime.fromtimestamp(timestamp_ms // 1000, UTC)
+    try:
+        moment = datetime.fromtimestamp(timestamp_ms // 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return f"{timestamp_ms:,} ms after 1970"
     return f"{moment:%Y-%m-%d %H:%M:%S}.{timestamp_ms % 1000:03d}Z"
 
 

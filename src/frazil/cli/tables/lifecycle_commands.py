@@ -185,6 +185,8 @@ def drop(
     if_exists: IfExistsOption = False,
 ) -> None:
     """Drop a table; its files stay, unless --purge is given."""
+    if now and not purge:
+        choice.usage("--now deletes files at once: give --purge with it")
     name = table_name(table)
 
     def change(client: Client) -> None:
@@ -192,8 +194,13 @@ def drop(
 
     dropped = change_unless(choice, change, NotFound, tolerated=if_exists)
     files = "its files stay"
-    if purge:
-        files = "and its files are deleted" + ("" if now else " after their quarantine")
+    if purge and now:
+        files = "and its files are deleted"
+    elif purge:
+        files = (
+            "and its files are deleted at the end of their quarantine (frazil.gc.quarantine-ms, by "
+            f"default 3 days); until then, `frazil maintain undo {name}` brings it back"
+        )
     done = f"dropped, {files}" if dropped else "does not exist"
     document = {"table": str(name), "dropped": dropped, "purged": dropped and purge}
     print_done(choice, f"{name}: {done}", document)

@@ -148,14 +148,14 @@ class TableLocations:
 
         Raises BadRequest for any other folder.
         """
-        location = self._allowed.check(folder, field)
+        location = canonical_location(folder, field)
         data = self._canonical(data_folder(metadata))
         if location == data or not is_within(location, data):
             raise BadRequest(
                 f"{field} {folder[:200]!r} is not below {data}, the folder of the table's data: "
                 "choose one there"
             )
-        return str(location)
+        return str(self._allowed.check(folder, field))
 
     def _canonical(self, text: str) -> Location:
         """Return a canonical location of the table, which every file of every commit needs."""
