@@ -208,6 +208,8 @@ class _Runner:
             pinned |= {"table": SCANNED, "plan-id": world.known["@plan-id"]}
         if "lease-id" in names or "intent-id" in names:
             pinned |= _held(world)
+        if "job-id" in names:
+            pinned |= _started(world)
         self._path = {name: value for name, value in pinned.items() if name in names}
 
     def send_ours(self, body: Any, headers: dict[str, str]) -> None:
@@ -250,6 +252,12 @@ def _held(world: World) -> dict[str, str]:
         "lease-id": world.ok("POST", f"{path}/leases", {}).json()["lease-id"],
         "intent-id": world.ok("POST", f"{path}/intents", {"prefix": prefix}).json()["intent-id"],
     }
+
+
+def _started(world: World) -> dict[str, str]:
+    """Return the id of a new job."""
+    job = {"operation": "delete_unreachable_files", "dry-run": True}
+    return {"job-id": world.ok("POST", f"/frazil{world.table_path}/jobs", job).json()["job-id"]}
 
 
 def _marked(world: World, operation_id: str) -> World:

@@ -28,6 +28,7 @@ from frazil.format.metadata.content_files import EQUALITY_DELETES
 from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.housekeeping.expiration_plan import ExpireOptions, gc_is_enabled, plan_expiry
 from frazil.housekeeping.jobs import Jobs
+from frazil.plan.planner import readable
 from frazil.wire.errors import NoSuchTable
 from frazil.wire.identifiers import Identifier
 from frazil.wire.maintenance_settings import (
@@ -68,7 +69,7 @@ class HealthReports:
         self._lock = threading.Lock()
 
     def of(self, identifier: Identifier) -> TableHealth:
-        """Measure a table. Raises NoSuchTable."""
+        """Measure a table. Raises NoSuchTable, or NotFound if its manifests cannot be read."""
         row = self._database.relation(identifier)
         if row is None or row.kind is not Kind.TABLE:
             raise NoSuchTable(f"Table does not exist: {identifier}")
@@ -83,7 +84,8 @@ class HealthReports:
         asked = {"uuid": row.uuid, "since_ms": now_ms - _DAY_MS}
         scans, commits = (int(n or 0) for n in self._database.fetch("activity_of", asked)[0])
         location = loaded.metadata_location or ""
-        data, deletes, manifests = self._files(identifier, location, metadata, settings, target)
+        with readable():
+            data, deletes, manifests = self._files(identifier, location, metadata, settings, target)
         return TableHealth(
             table=table_identifier(identifier),
             table_uuid=row.uuid,

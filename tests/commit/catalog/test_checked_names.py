@@ -11,6 +11,7 @@ import pytest
 
 from frazil.wire.errors import BadRequest
 from frazil.wire.frazil_properties import CATALOG_PROPERTIES, REBASE_APPENDS, TABLE_PROPERTIES
+from frazil.wire.maintenance_settings import MAINTENANCE_PROPERTIES
 from tests.commit.requests import Change, Driver, body, context, set_property
 
 TYPO = "frazil.commit.rebase-append"
@@ -183,14 +184,23 @@ def test_a_registered_table_keeps_its_unknown_properties(driver: Driver) -> None
 
 
 @pytest.mark.parametrize(
-    ("own", "problem"),
+    ("own", "of_view", "of_namespace"),
     [
-        (REBASE_APPENDS, "it is a property of tables, not of a {}: set it on each table"),
-        ("frazil.color", "Frazil has no such property; a {} has none of its own"),
+        (
+            REBASE_APPENDS,
+            "it is a property of tables, not of a view: set it on each table",
+            "it is a property of tables, not of a namespace: set it on each table",
+        ),
+        (
+            "frazil.color",
+            "Frazil has no such property; a view has none of its own",
+            "Frazil has no such property; a namespace may have "
+            + ", ".join(MAINTENANCE_PROPERTIES),
+        ),
     ],
 )
-def test_views_and_namespaces_have_no_property_of_frazil(
-    driver: Driver, own: str, problem: str
+def test_views_and_namespaces_have_no_property_of_tables(
+    driver: Driver, own: str, of_view: str, of_namespace: str
 ) -> None:
     driver.create_view("v")
     catalog, properties = driver.catalog, {own: "true"}
@@ -206,6 +216,7 @@ def test_views_and_namespaces_have_no_property_of_frazil(
     for kind, refused in calls:
         with pytest.raises(BadRequest) as error:
             refused()
-        assert str(error.value) == f"properties.{own}: {problem.format(kind)}"
+        problem = of_view if kind == "view" else of_namespace
+        assert str(error.value) == f"properties.{own}: {problem}"
     answer = catalog.update_namespace_properties(context(), ("ns",), [], {"owner": "me"})
     assert body(answer)["updated"] == ["owner"]
