@@ -174,7 +174,7 @@ class World:
 
     def ok(self, method: str, path: str, body: Any = None, **headers: str) -> httpx.Response:
         answer = self.send(method, path, body, **headers)
-        assert answer.status_code in (200, 204), answer.text
+        assert answer.status_code in (200, 202, 204), answer.text
         return answer
 
     def commit(self, *updates: Any, requirements: Any = ()) -> httpx.Response:
