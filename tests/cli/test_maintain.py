@@ -133,7 +133,7 @@ def test_an_expiry_says_what_is_deleted_when_and_how_it_comes_back(shop: Shop) -
     shop.append("b.parquet", [2])
     expire = ("maintain", "expire-snapshots", shop.name)
     assert "none is old enough" in shop.ok(*expire)
-    assert "not in the table" in shop.ok(*expire, "--snapshot-id", "17")
+    assert "none with these ids" in shop.ok(*expire, "--snapshot-id", "17")
     everything = (*expire, "--older-than", "2100-01-01")
     dry = shop.ok(*everything, "--dry-run")
     assert "nothing was changed: would expire 1 snapshot\n" in dry
@@ -205,3 +205,10 @@ def test_a_job_does_not_wait_for_the_next_round(
     next(rounds)
     started = shop.client.jobs.start(shop.name, "rewrite_data_files")
     assert started.job_id in [job.job_id for job in next(rounds)]
+
+
+def test_a_run_says_what_it_has_done(shop: Shop) -> None:
+    small_files(shop)
+    text = shop.ok("maintain", "run", shop.name)
+    assert "rewrite_data_files succeeded\n  why: 6 of 6 data files are small" in text
+    assert "rewrote 6 data files (" in text

@@ -35,6 +35,7 @@ def test_manifests_are_rewritten_as_a_job(
     }
     result = rewrite_manifests(table)
     assert (result.rewritten_manifests_count, result.added_manifests_count) == (8, 2)
+    assert "rewritten_manifests_count=8" in repr(result)
     assert rows(client, table) == everything(7, 23)
     assert stock_entries(stock, table) == before
     head = client.load_table(table.identifier).snapshot("main")

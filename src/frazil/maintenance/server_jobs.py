@@ -36,7 +36,7 @@ class JobCancelled(Conflict):
     """Somebody cancelled the job."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class JobResult:
     """What a job has done. The fields of its result are attributes, such as
     `deleted_data_files_count`."""
@@ -48,6 +48,10 @@ class JobResult:
         """Return the fields of the result by name."""
         found = self.job.result or {}
         return {name.replace("-", "_"): value for name, value in found.items()}
+
+    def __repr__(self) -> str:
+        fields = (f"{name}={value!r}" for name, value in self.values.items())
+        return f"JobResult({self.job.operation}: {', '.join(fields)})"
 
     def __getattr__(self, name: str) -> Any:
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -25,6 +26,7 @@ from frazil.wire.errors import FrazilError
 from frazil.wire.identifiers import Identifier
 
 if TYPE_CHECKING:
+    from frazil.client.catalog_client import Client
     from frazil.maintenance.autopilot import TableStatus
     from frazil.maintenance.maintenance_policy import PlannedAction
     from frazil.wire.job_messages import Job
@@ -43,6 +45,7 @@ def register(group: typer.Typer) -> None:
 
 def run(choice: CatalogChoice, table: TableArgument) -> None:
     """Do everything that pays on a table, in the right order."""
+    from frazil.cli.maintenance.job_results import sentences
     from frazil.maintenance.autopilot import Autopilot
     from frazil.wire.job_messages import StartedBy
 
@@ -54,7 +57,8 @@ def run(choice: CatalogChoice, table: TableArgument) -> None:
             _print_plan(choice, found)
             return
         job = autopilot.maintain(name, lambda operation: shown)
-    actions = [] if job is None else (job.result or {}).get("actions", [])
+        actions = [] if job is None else (job.result or {}).get("actions", [])
+        done = _done_jobs(client, name, actions)
     if choice.as_json:
         print_json({"table": str(name), "job-id": job and job.job_id, "actions": actions})
     elif not actions:
@@ -62,11 +66,23 @@ def run(choice: CatalogChoice, table: TableArgument) -> None:
     for action in () if choice.as_json else actions:
         message = f": {action['message']}" if "message" in action else ""
         typer.echo(f"{name}: {action['operation']} {action['state']}{message}")
-        typer.echo(f"  {action['reason']}")
+        typer.echo(f"  why: {action['reason']}")
+        for line in sentences(done[action["job-id"]]) if action.get("job-id") in done else ():
+            typer.echo(f"  {line}")
     if any(action["state"] == "failed" for action in actions):
         choice.fail("an operation has failed: `frazil maintain jobs` shows the errors")
     if job is not None and job.error is not None:
         choice.fail(job.error.message)
+
+
+def _done_jobs(
+    client: Client, table: Identifier, actions: list[Mapping[str, Any]]
+) -> dict[str, Job]:
+    """Return the jobs of the actions that have succeeded, by id."""
+    wanted = {action["job-id"] for action in actions if action["state"] == "succeeded"}
+    # They are among the newest, unless many others have come since.
+    newest = islice(client.jobs.list(table), 100) if wanted else ()
+    return {job.job_id: job for job in newest if job.job_id in wanted}
 
 
 def auto(
@@ -218,7 +234,7 @@ def _print_status(found: TableStatus) -> None:
             [
                 (
                     time_text(job.created_at_ms),
-                    job.operation,
+                    job.operation + (" (dry run)" if job.dry_run else ""),
                     job.state.value,
                     job.started_by,
                     None if job.error is None else job.error.message,

@@ -1,4 +1,4 @@
-"""Says in sentences what a job of the server has done, or would do."""
+"""Says in sentences what a job has done, or would do."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from frazil.cli.shared.printing import count_text, plain, size_text, time_text
 from frazil.values.durations import duration_text
 from frazil.wire.job_messages import Job
 from frazil.wire.maintenance_operations import (
+    CONVERT_EQUALITY_DELETES,
     DELETE_UNREACHABLE_FILES,
     EXPIRE_SNAPSHOTS,
     REMOVE_DANGLING_DELETES,
     REMOVE_ORPHAN_FILES,
+    REWRITE_DATA_FILES,
     REWRITE_MANIFESTS,
+    REWRITE_POSITION_DELETE_FILES,
     UNDO,
 )
 
@@ -41,11 +44,17 @@ _SWEPT_KINDS: Final = {
 
 def result_lines(job: Job) -> Iterator[str]:
     """Yield what a job that has succeeded has done: a headline, then more lines."""
-    headline, *more = _SENTENCES[job.operation](job, job.result or {})
+    headline, *more = sentences(job)
     prefix = "dry run, nothing was changed: " if job.dry_run else ""
     yield f"{job.identifier}: {prefix}{headline}"
     for line in more:
-        yield f"  {plain(line)}"
+        yield f"  {line}"
+
+
+def sentences(job: Job) -> Iterator[str]:
+    """Yield what a job that has succeeded has done, without the name of its table."""
+    for line in _SENTENCES[job.operation](job, job.result or {}):
+        yield plain(line)
 
 
 # --- garbage collection ---------------------------------------------------------------------------
@@ -56,8 +65,10 @@ def _expired(job: Job, result: Mapping[str, Any]) -> Iterator[str]:
     refs, leased = result["removed-refs"], result["leased-snapshots-count"]
     if count:
         yield f"{_would(job, 'expire', 'expired')} {count_text(count, 'snapshot')}"
+    elif leased:
+        yield "no snapshot expires"
     elif job.options.get("snapshot_ids"):
-        yield "no snapshot expires: those with the given ids are not in the table, or are leased"
+        yield "no snapshot expires: the table has none with these ids"
     else:
         yield "no snapshot expires: none is old enough"
     if refs:
@@ -168,7 +179,27 @@ def _undone(job: Job, result: Mapping[str, Any]) -> Iterator[str]:
     )
 
 
-# --- manifests and deletes ------------------------------------------------------------------------
+# --- rewrites -------------------------------------------------------------------------------------
+
+
+def _data_files(job: Job, result: Mapping[str, Any]) -> Iterator[str]:
+    files = count_text(result["rewritten-data-files-count"], "data file")
+    added = count_text(result["added-data-files-count"], "data file")
+    size = size_text(result["rewritten-bytes-count"])
+    yield f"rewrote {files} ({size}) into {added}"
+    if result["removed-delete-files-count"]:
+        yield f"removed {count_text(result['removed-delete-files-count'], 'delete file')}"
+
+
+def _position_deletes(job: Job, result: Mapping[str, Any]) -> Iterator[str]:
+    files = count_text(result["rewritten-delete-files-count"], "delete file")
+    yield f"rewrote {files} into {count_text(result['added-delete-files-count'], 'delete file')}"
+
+
+def _converted(job: Job, result: Mapping[str, Any]) -> Iterator[str]:
+    files = count_text(result["converted-equality-delete-files-count"], "equality-delete file")
+    rows = count_text(result["deleted-rows-count"], "row")
+    yield f"converted {files} to deletes by position, of {rows}"
 
 
 def _manifests(job: Job, result: Mapping[str, Any]) -> Iterator[str]:
@@ -198,6 +229,9 @@ _SENTENCES: Final[Mapping[str, Callable[[Job, Mapping[str, Any]], Iterator[str]]
     DELETE_UNREACHABLE_FILES: _swept,
     UNDO: _undone,
     REWRITE_MANIFESTS: _manifests,
+    REWRITE_DATA_FILES: _data_files,
+    REWRITE_POSITION_DELETE_FILES: _position_deletes,
+    CONVERT_EQUALITY_DELETES: _converted,
     REMOVE_DANGLING_DELETES: _dangling,
 }
 

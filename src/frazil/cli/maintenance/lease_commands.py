@@ -37,7 +37,10 @@ def leases(
             found = client.leases.list(name)
     if choice.as_json:
         print_json({"leases": to_builtins(found)})
-    elif not found:
+        return
+    if release is not None:
+        typer.echo(f"released lease {release}")
+    if not found:
         typer.echo(f"{name} has no leases")
     else:
         print_table(
@@ -75,7 +78,10 @@ def intents(
             found = client.intents.list(name)
     if choice.as_json:
         print_json({"intents": to_builtins(found)})
-    elif not found:
+        return
+    if end is not None:
+        typer.echo(f"ended intent {end}: what its writer has not committed is deleted")
+    if not found:
         typer.echo(f"{name} has no intents")
     else:
         print_table(
