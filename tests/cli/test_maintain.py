@@ -196,6 +196,17 @@ def test_a_drop_now_needs_purge(shop: Shop) -> None:
     assert "the purged table is back" in shop.ok("maintain", "undo", shop.name)
 
 
+def test_a_purged_table_comes_back_beside_one_with_its_name(shop: Shop) -> None:
+    old, other = shop.table.uuid, f"{shop.name}_old"
+    undo = ("maintain", "undo", shop.name)
+    assert "no purged table" in shop.run(*undo, "--as", other).output
+    shop.ok("drop", shop.name, "--purge")
+    shop.client.create_table(shop.name, "id bigint")
+    assert "with the option as" in shop.run(*undo).output
+    assert f"is back as {other}" in shop.ok(*undo, "--as", other)
+    assert shop.client.load_table(other).uuid == old
+
+
 def test_a_job_does_not_wait_for_the_next_round(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:

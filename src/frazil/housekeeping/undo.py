@@ -18,8 +18,10 @@ from frazil.db.housekeeping_rows import (
     expired_snapshot,
     expired_snapshots,
     purged_table,
+    purged_tables,
 )
-from frazil.db.rows import namespace_of
+from frazil.db.rows import namespace_key, namespace_of
+from frazil.db.sql import Fetch
 from frazil.format.metadata.partition_spec import PartitionSpec, parse_partition_spec
 from frazil.format.metadata.schema import Schema, parse_schema
 from frazil.format.metadata.snapshots import Snapshot, parse_snapshot
@@ -59,22 +61,26 @@ def undo(tools: ServerTools, run: JobRun) -> UndoResult:
         name = options.get("as")
         wanted = run.identifier if name is None else _identifier(name)
         return undo_purge(tools, run.uuid, wanted, sender(run), dry_run=run.dry_run)
+    if "as" in options:
+        raise BadRequest("options.as: it names a purged table, and this one exists: leave it out")
     snapshot_id = options.get("snapshot_id")
     if snapshot_id is None:
-        raise BadRequest(f"options.snapshot_id: {_choice(tools, run.uuid)}")
+        raise BadRequest(f"options.snapshot_id: {_choice(tools, run.uuid, row.identifier)}")
     tag = options.get("tag")
     return undo_expiry(
         tools, row.identifier, snapshot_id, sender(run), tag=tag, dry_run=run.dry_run
     )
 
 
-def _choice(tools: ServerTools, uuid: str) -> str:
+def _choice(tools: ServerTools, uuid: str, identifier: Identifier) -> str:
     """Name the snapshots that can come back, the newest first."""
     rows = [
         row
         for row in expired_snapshots(tools.database, uuid)
         if row.state is DeletionState.QUARANTINED
     ]
+    if not rows and purged_last(tools.database, identifier) is not None:
+        return "another table has the name now: name the purged one anew, with the option as"
     if not rows:
         return "the table exists, and none of its snapshots is in quarantine: nothing can come back"
     snapshots = [parse_snapshot(row.snapshot) for row in rows]
@@ -231,6 +237,15 @@ def _identifier(text: str) -> Identifier:
     if not levels:
         raise BadRequest(f"options.as: {text[:100]!r} has no namespace: write namespace.table")
     return check_identifier(levels, name, "table")
+
+
+def purged_last(database: Fetch, identifier: Identifier) -> PurgedTableRow | None:
+    """Return the table of this name that was purged last, if it is in quarantine."""
+    place = namespace_key(identifier.namespace), identifier.name
+    for row in reversed(purged_tables(database)):
+        if (row.namespace_key, row.name) == place:
+            return row
+    return None
 
 
 def purged_name(row: PurgedTableRow) -> Identifier:

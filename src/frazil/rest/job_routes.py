@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from frazil.db.base import Kind
-from frazil.db.housekeeping_rows import purged_tables
-from frazil.db.rows import namespace_key
 from frazil.housekeeping.services import Housekeeping
+from frazil.housekeeping.undo import purged_last
 from frazil.rest.call import Call
 from frazil.rest.paging import Listing
 from frazil.rest.reply import Reply, json_reply
@@ -52,7 +51,11 @@ def _start(housekeeping: Housekeeping, call: Call, request: StartJobRequest) -> 
     operation = operation_of(request.operation)
     if operation.run_by is RunBy.SERVER:
         housekeeping.check_available(operation.name)
-    table_uuid = _uuid(housekeeping, identifier, of_purged=operation.name in _OF_PURGED_TABLES)
+    if operation.name == UNDO and "as" in request.options:
+        # The name may belong to another table by now, which is why a new one is given.
+        table_uuid = _purged_uuid(housekeeping, identifier)
+    else:
+        table_uuid = _uuid(housekeeping, identifier, of_purged=operation.name in _OF_PURGED_TABLES)
     key = None if call.key is None else call.key.key
     return housekeeping.jobs.start(identifier, table_uuid, request, call.principal, key)
 
@@ -63,14 +66,18 @@ def _uuid(housekeeping: Housekeeping, identifier: Identifier, *, of_purged: bool
     if relation is not None and relation.kind is Kind.TABLE:
         return relation.uuid
     if of_purged:
-        place = namespace_key(identifier.namespace), identifier.name
-        for row in reversed(purged_tables(housekeeping.database)):
-            if (row.namespace_key, row.name) == place:
-                return row.uuid
-        raise NoSuchTable(
-            f"Table does not exist: {identifier}, and no purged table of this name is in quarantine"
-        )
+        return _purged_uuid(housekeeping, identifier)
     raise NoSuchTable(f"Table does not exist: {identifier}")
+
+
+def _purged_uuid(housekeeping: Housekeeping, identifier: Identifier) -> str:
+    """Return the uuid of the table of this name that was purged last."""
+    row = purged_last(housekeeping.database, identifier)
+    if row is None:
+        raise NoSuchTable(
+            f"Table does not exist: {identifier}: no purged table of this name is in quarantine"
+        )
+    return row.uuid
 
 
 async def list_table_jobs(app: RestApp, call: Call) -> Reply:
