@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.maintenance.operations import Bench, run_in_server
-from benchmarks.maintenance.systems import EXPIRY, LOCAL, STOCK
+from benchmarks.maintenance.systems import CATALOG, EXPIRY, LOCAL, STOCK
 from benchmarks.spark.cpu import Ended
-from benchmarks.spark.operations import CATALOG, NAMESPACE, Operation
+from benchmarks.spark.operations import NAMESPACE, Operation
 from frazil.client.catalog_client import Client
 from frazil.client.declare.client_table import Table
 from frazil.maintenance import expire_snapshots

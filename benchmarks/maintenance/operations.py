@@ -25,6 +25,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks.maintenance.systems import (
     BINPACK,
+    CATALOG,
     DELETES,
     LOCAL,
     ON_SPARK,
@@ -36,7 +37,7 @@ from benchmarks.maintenance.systems import (
     stock_call,
 )
 from benchmarks.spark.cpu import Ended
-from benchmarks.spark.operations import CATALOG, NAMESPACE, Operation
+from benchmarks.spark.operations import NAMESPACE, Operation
 from benchmarks.spark.rows import SCHEMA, changed, source_rows
 from benchmarks.spark.run import SPARK_SETTINGS
 from frazil.client.catalog_client import Client

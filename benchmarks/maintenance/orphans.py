@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.maintenance.operations import Bench, run_in_server
-from benchmarks.maintenance.systems import LOCAL, ORPHANS, STOCK
+from benchmarks.maintenance.systems import CATALOG, LOCAL, ORPHANS, STOCK
 from benchmarks.spark.cpu import Ended
-from benchmarks.spark.operations import CATALOG, NAMESPACE, Operation
+from benchmarks.spark.operations import NAMESPACE, Operation
 from frazil.client.declare.client_table import Table
 from frazil.maintenance import remove_orphan_files
 from frazil.wire.declared_content import DeclaredDataFile

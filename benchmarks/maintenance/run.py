@@ -14,9 +14,10 @@ from benchmarks.maintenance import expiry, orphans
 from benchmarks.maintenance import operations as rewrites
 from benchmarks.maintenance import systems as named
 from benchmarks.maintenance.operations import Bench
+from benchmarks.maintenance.systems import CATALOG
 from benchmarks.results import machine
 from benchmarks.spark.cpu import Meter
-from benchmarks.spark.operations import CATALOG, Operation
+from benchmarks.spark.operations import Operation
 from benchmarks.spark.results import Results
 from benchmarks.spark.run import Work, cells_of, running
 from frazil.spark import connect

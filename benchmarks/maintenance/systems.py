@@ -10,6 +10,8 @@ from benchmarks.spark.results import STOCK as STOCK
 ON_SPARK: Final = "Frazil on Spark"
 LOCAL: Final = "Frazil local"
 SYSTEMS: Final = (STOCK, ON_SPARK, LOCAL)
+CATALOG: Final = "stock_maintenance"
+"""A name of its own, because a session keeps the address of a catalog that it has used."""
 
 BINPACK: Final = "bin-pack of small files"
 DELETES: Final = "bin-pack, 10 % deleted by vectors"

@@ -11,6 +11,7 @@ import pytest
 
 from frazil.client.declare.client_table import Table
 from frazil.spark.core.context import Settings
+from frazil.spark.core.read_leases import ReadLeases
 from frazil.spark.core.statement_runs import Result, Target, run_statement
 from frazil.wire.errors import BadRequest, CommitFailed, CommitStateUnknown, ValidationError
 from frazil.wire.identifiers import Identifier
@@ -20,7 +21,9 @@ TARGET = Target(Identifier(("ns",), "t"))
 
 def context(retries: int) -> Any:
     settings = Settings(statement_retries=retries)
-    return SimpleNamespace(settings=settings)
+    # A statement that reads nothing leases nothing, so that no client is asked.
+    client = SimpleNamespace(leases=None)
+    return SimpleNamespace(settings=settings, client=client, leases=ReadLeases())
 
 
 def run(retries: int, attempt: Callable[[], Any], target: Target = TARGET) -> Any:
