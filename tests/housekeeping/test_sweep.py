@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from frazil.db.housekeeping_rows import DeletionState, IntentState
+from frazil.housekeeping import sweeper as sweeper_module
 from frazil.housekeeping.deletion import marked_files
+from frazil.housekeeping.deletion.deleted_counts import SweepResult
 from frazil.housekeeping.server_operations import ServerTools
 from frazil.housekeeping.sweep import sweep_table, tables_due
 from frazil.housekeeping.sweeper import Sweeper
@@ -519,6 +521,31 @@ def test_the_server_sweeps_by_itself(shop: TableOnDisk) -> None:
     finally:
         sweeper.close()
     shop.check()
+
+
+def test_the_server_goes_on_after_a_sweep_that_failed_unexpectedly(
+    shop: TableOnDisk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    shop.append("a")
+    shop.delete("a")
+    remove(shop, *shop.snapshot_ids()[:-1])
+    failed: list[str] = []
+
+    def fails_once(tools: ServerTools, uuid: str, **options: Any) -> SweepResult:
+        if not failed:
+            failed.append(uuid)
+            raise RuntimeError("a bug")
+        return sweep_table(tools, uuid, **options)
+
+    monkeypatch.setattr(sweeper_module, "sweep_table", fails_once)
+    sweeper = Sweeper(shop.tools, every_s=0.01)
+    sweeper.start()
+    try:
+        wait_until(lambda: not shop.names(), "the file is still there")
+    finally:
+        sweeper.close()
+    assert failed == [shop.uuid]
+    assert "a bug" in caplog.text
 
 
 def test_swept_intents_are_forgotten_after_a_month(shop: TableOnDisk) -> None:

@@ -69,6 +69,10 @@ class Sweeper:
             # The rows are still there, so the next sweep tries again.
             _log.warning("the sweep of table %s failed: %s", uuid, error)
             return
+        except Exception:
+            # A bug must not end the thread, because nothing would be deleted any more.
+            _log.exception("the sweep of table %s failed", uuid)
+            return
         self.deleted_files += swept.deleted.total
         if swept.deleted.total:
             _log.info("deleted %d files of table %s", swept.deleted.total, uuid)
