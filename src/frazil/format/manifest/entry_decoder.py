@@ -8,7 +8,7 @@ benchmarks/manifest_paths.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from frazil.format.avro.avro_files import AvroFile, skipper
 from frazil.format.avro.avro_schema import cached_by_schema, record_schema
 from frazil.format.avro.avro_types import Bytes, Field, Node, Record, String, Union, UnreadableAvro
-from frazil.format.manifest.lockstep_walk import Chunk, Lockstep, NotInLockstep, lockstep
+from frazil.format.manifest.lockstep_walk import Chunk, Lockstep, NotInLockstep, chunks_of, lockstep
 from frazil.format.manifest.manifest_fields import (
     DATA_FILE,
     ENTRY_NUMBERS,
@@ -72,7 +72,7 @@ def decode_rows(file: AvroFile) -> DecodedRows:
     reader = _entry_reader(file.schema.text)
     together = lockstep(file.schema.text)
     rows = _Rows()
-    for chunk in _chunks(file):
+    for chunk in chunks_of(file, _CHUNK_BYTES):
         if together is not None and sum(chunk.counts) >= _MIN_LOCKSTEP_ROWS:
             try:
                 rows.add_lockstep(chunk, together, file.limits.record_bytes)
@@ -81,21 +81,6 @@ def decode_rows(file: AvroFile) -> DecodedRows:
                 pass
         rows.add_each(chunk, reader, file.limits.record_bytes)
     return rows.decoded()
-
-
-def _chunks(file: AvroFile) -> Iterator[Chunk]:
-    counts: list[int] = []
-    blocks: list[bytes] = []
-    size = 0
-    for count, block in file.blocks():
-        counts.append(count)
-        blocks.append(block)
-        size += len(block)
-        if size >= _CHUNK_BYTES:
-            yield Chunk(counts, blocks)
-            counts, blocks, size = [], [], 0
-    if blocks:
-        yield Chunk(counts, blocks)
 
 
 class _Rows:

@@ -14,13 +14,14 @@ benchmarks/manifest_paths.py).
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from frazil.format.avro.avro_files import AvroFile
 from frazil.format.avro.avro_schema import cached_by_schema, record_schema
 from frazil.format.avro.avro_types import (
     Array,
@@ -71,6 +72,22 @@ class Chunk:
 
     counts: Sequence[int]
     blocks: Sequence[bytes]
+
+
+def chunks_of(file: AvroFile, max_bytes: int) -> Iterator[Chunk]:
+    """Yield the blocks of a file in chunks. A chunk ends with the block that fills it."""
+    counts: list[int] = []
+    blocks: list[bytes] = []
+    size = 0
+    for count, block in file.blocks():
+        counts.append(count)
+        blocks.append(block)
+        size += len(block)
+        if size >= max_bytes:
+            yield Chunk(counts, blocks)
+            counts, blocks, size = [], [], 0
+    if blocks:
+        yield Chunk(counts, blocks)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -28,7 +28,7 @@ from frazil.format.avro.avro_schema import (
     required_field,
 )
 from frazil.format.avro.avro_types import Bytes, Integer, String, UnreadableAvro
-from frazil.format.manifest.lockstep_walk import Chunk, NotInLockstep, lockstep
+from frazil.format.manifest.lockstep_walk import Chunk, NotInLockstep, chunks_of, lockstep
 from frazil.format.manifest.manifest_fields import (
     CONTENT,
     DATA_FILE,
@@ -66,7 +66,7 @@ def named_files(content: bytes) -> Iterator[NamedFiles]:
     """Yield the entries of a manifest part by part. Raises UnreadableAvro."""
     file = open_avro(content, MANIFEST_LIMITS)
     together = lockstep(file.schema.text)
-    for chunk in _chunks(file):
+    for chunk in chunks_of(file, _CHUNK_BYTES):
         if together is not None and sum(chunk.counts) >= _MIN_LOCKSTEP_ROWS:
             try:
                 rows = together.rows(chunk, file.limits.record_bytes)
@@ -90,21 +90,6 @@ def _named(status: NDArray[np.int64], content: NDArray[np.int64], paths: list[st
     if len(status) and (status.min() < EXISTING or status.max() > DELETED):
         raise UnreadableAvro("an entry has an unknown status")
     return NamedFiles(status != DELETED, content, paths)
-
-
-def _chunks(file: AvroFile) -> Iterator[Chunk]:
-    counts: list[int] = []
-    blocks: list[bytes] = []
-    size = 0
-    for count, block in file.blocks():
-        counts.append(count)
-        blocks.append(block)
-        size += len(block)
-        if size >= _CHUNK_BYTES:
-            yield Chunk(counts, blocks)
-            counts, blocks, size = [], [], 0
-    if blocks:
-        yield Chunk(counts, blocks)
 
 
 def _one_by_one(file: AvroFile, chunk: Chunk) -> NamedFiles:
