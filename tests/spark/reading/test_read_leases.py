@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 
 import pytest
@@ -12,6 +13,7 @@ from frazil.client.catalog_client import Client
 from frazil.spark import connect
 from frazil.spark.core import read_leases
 from frazil.spark.core.read_leases import TTL_S, ReadLeases
+from tests.support.patience import HANG_S
 
 
 def leased(client: Client, name: str) -> list[int]:
@@ -99,3 +101,31 @@ def test_a_statement_releases_what_it_has_read(
         assert client.leases.list(name) == ()
         left = {snapshot.snapshot_id for snapshot in client.load_table(name).snapshots}
         assert lease.snapshot_id not in left
+
+
+def test_a_statement_leaves_a_snapshot_that_another_statement_reads(
+    client: Client, namespace: str, spark: SparkSession
+) -> None:
+    name = f"{namespace}.two"
+    client.create_table(name, "id long")
+    client.append(name, [{"id": 1}])
+    table, calls, leases = client.load_table(name), client.leases, ReadLeases()
+    head = table.head()
+    assert head is not None
+    entered, ended = threading.Event(), threading.Event()
+
+    def other() -> None:
+        with leases.statement(calls):
+            leases.hold(calls, spark, table, head)
+            entered.set()
+            assert ended.wait(HANG_S)
+
+    thread = threading.Thread(target=other)
+    with leases.statement(calls):
+        leases.hold(calls, spark, table, head)
+        thread.start()
+        assert entered.wait(HANG_S)
+    assert leased(client, name) == [head]
+    ended.set()
+    thread.join()
+    assert leased(client, name) == []

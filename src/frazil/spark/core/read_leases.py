@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -42,8 +42,10 @@ class _Held:
     table: Identifier
     lease_id: str
     ends_s: float
-    is_of_statement: bool = False
-    """Whether only a statement that runs now reads the snapshot."""
+    statements: int = 0
+    """How many statements that run now read the snapshot."""
+    is_of_frame: bool = False
+    """Whether a frame reads it too, which stays after the statements."""
 
 
 class ReadLeases:
@@ -54,8 +56,8 @@ class ReadLeases:
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
-        self._of_statement: ContextVar[list[_Key] | None] = ContextVar("statement", default=None)
-        """What the statement that runs in this thread has leased."""
+        self._of_statement: ContextVar[set[_Key] | None] = ContextVar("statement", default=None)
+        """What the statement that runs in this thread reads."""
 
     def hold(
         self, calls: LeaseCalls, spark: SparkSession, table: Table, snapshot_id: int
@@ -66,7 +68,7 @@ class ReadLeases:
         with self._lock:
             held = self._held.get(key)
             if held is not None and held.ends_s - now_s > _RENEWED_S:
-                held.is_of_statement &= self._of_statement.get() is not None
+                self._count(key, held)
                 return held.lease_id
         try:
             application = spark.conf.get("spark.app.id", "")
@@ -102,15 +104,10 @@ class ReadLeases:
     def _remember(
         self, calls: LeaseCalls, spark: SparkSession, table: Table, key: _Key, lease_id: str
     ) -> None:
-        of_statement = self._of_statement.get()
         with self._lock:
-            known = self._held.get(key)
-            is_of_statement = of_statement is not None and (known is None or known.is_of_statement)
-            if of_statement is not None and known is None:
-                of_statement.append(key)
-            self._held[key] = _Held(
-                table.identifier, lease_id, time.monotonic() + TTL_S, is_of_statement
-            )
+            held = self._held.setdefault(key, _Held(table.identifier, lease_id, 0.0))
+            held.lease_id, held.ends_s = lease_id, time.monotonic() + TTL_S
+            self._count(key, held)
             if self._thread is None:
                 self._thread = threading.Thread(
                     target=self._renew_until_closed,
@@ -120,46 +117,66 @@ class ReadLeases:
                 )
                 self._thread.start()
 
+    def _count(self, key: _Key, held: _Held) -> None:
+        """Note who reads a snapshot: the statement that runs in this thread, or a frame."""
+        of_statement = self._of_statement.get()
+        if of_statement is None:
+            held.is_of_frame = True
+        elif key not in of_statement:
+            of_statement.add(key)
+            held.statements += 1
+
     @contextmanager
     def statement(self, calls: LeaseCalls) -> Iterator[None]:
-        """Release what is leased in the block at its end. A statement inside another one leaves
-        that to the outer one."""
+        """Release what only this block reads, at its end. A statement inside another one is a part
+        of the outer one."""
         if self._of_statement.get() is not None:
             yield
             return
-        leased: list[_Key] = []
-        before = self._of_statement.set(leased)
+        read: set[_Key] = set()
+        before = self._of_statement.set(read)
         try:
             yield
         finally:
             self._of_statement.reset(before)
-            with self._lock:
-                own = [key for key in leased if key in self._held]
-                own = [key for key in own if self._held[key].is_of_statement]
-            self._release(calls, own)
+            self._release(calls, self._ended(read))
+
+    def _ended(self, keys: Iterable[_Key]) -> list[_Held]:
+        """Note that a statement has ended, and take out what nobody reads any more."""
+        unread: list[_Held] = []
+        with self._lock:
+            for key in keys:
+                held = self._held.get(key)
+                if held is not None:
+                    held.statements -= 1
+                    if held.statements <= 0 and not held.is_of_frame:
+                        unread.append(self._held.pop(key))
+        return unread
 
     def release_idle(self, calls: LeaseCalls, spark: SparkSession, table: Table) -> None:
         """Release the frames of a table, unless Spark runs jobs that may read them."""
         if not has_jobs(spark):
             with self._lock:
-                keys = [key for key in self._held if key[0] == table.uuid]
-            self._release(calls, keys)
+                idle = [
+                    key
+                    for key, held in self._held.items()
+                    if key[0] == table.uuid and not held.statements
+                ]
+                ended = [self._held.pop(key) for key in idle]
+            self._release(calls, ended)
 
     def release(self, calls: LeaseCalls) -> None:
         """Release all leases. A catalog that is away ends them by itself."""
         self._closed.set()
         with self._lock:
-            keys = list(self._held)
-        self._release(calls, keys)
+            ended, self._held = list(self._held.values()), {}
+        self._release(calls, ended)
 
-    def _release(self, calls: LeaseCalls, keys: Sequence[_Key]) -> None:
-        with self._lock:
-            found = [self._held.pop(key, None) for key in keys]
+    def _release(self, calls: LeaseCalls, ended: Sequence[_Held]) -> None:
         # What a catalog that is away does not release ends by itself.
         with suppress(FrazilError):
-            for held in found:
-                if held is not None:
-                    calls.release(held.table, held.lease_id, waits=False)
+            for held in ended:
+                calls.release(held.table, held.lease_id, waits=False)
 
     def _renew_until_closed(self, calls: LeaseCalls, spark: SparkSession) -> None:
         while not self._closed.wait(_CHECK_S):
